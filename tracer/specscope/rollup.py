@@ -1,0 +1,191 @@
+"""Rollups: step-level counts of **all** requests at every detail level, which timelines and alerts read.
+
+Counts are cut at UTC 10-second boundaries and sent every second as increments keyed (process, seq), each
+applied exactly once. A row counts one slice of one dimension; rows with ``position`` -1 count steps, rows
+with position d >= 0 count drafts at depth d + 1. Frozen as wire version 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, fields
+from typing import Final, cast
+
+from specscope import columns
+
+BUCKET_S: Final = 10
+STEP: Final = -1
+"""The ``position`` of rows that count steps."""
+
+ALL: Final = "all"
+CONTEXT: Final = "context"
+ROW: Final = "row"
+BATCH: Final = "batch"
+CACHED: Final = "cached"
+TEMPERATURE: Final = "temperature"
+MODE: Final = "mode"
+COPY_LIKE: Final = "copy_like"
+DIMENSIONS: Final = (ALL, CONTEXT, ROW, BATCH, CACHED, TEMPERATURE, MODE, COPY_LIKE)
+POSITION_DIMENSIONS: Final = (ALL, CONTEXT)
+"""Dimensions that are also counted by position."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Sums over steps. At a position only ``steps`` (drafted there) and ``accepted`` are counted."""
+
+    steps: int = 0
+    drafted_depth: int = 0
+    drafted_nodes: int = 0
+    accepted: int = 0
+    bonus: int = 0
+    committed: int = 0
+    zero_steps: int = 0
+    undrafted_steps: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Add ``other`` to these sums."""
+        for name in COUNT_FIELDS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+COUNT_FIELDS: Final = tuple(f.name for f in fields(Counts))
+ROLLUP_COLUMNS: Final = ("dimension", "slice", "position", *COUNT_FIELDS)
+Key = tuple[str, str, int]
+"""(dimension, slice, position)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepFacts:
+    """What the rollup needs of one verify step of one request. ``None``: not known, then not sliced by."""
+
+    drafted_depth: int
+    drafted_nodes: int
+    accepted: int
+    bonus: int
+    committed: int
+    context: int
+    row: int
+    batch_size: int
+    mode: str
+    cached_tokens: int | None = None
+    temperature: float | None = None
+    copy_like: bool | None = None
+
+
+def bucket_start(wall_ns: int) -> int:
+    """Return the start of the UTC 10-second bucket of a wall time, in unix seconds."""
+    return wall_ns // 1_000_000_000 // BUCKET_S * BUCKET_S
+
+
+def power_slice(value: int) -> str:
+    """Return the power-of-two slice of a count: ``0``, ``1``, ``2-3``, ``4-7``, ... (zero-padded by use)."""
+    if value < 2:
+        return str(max(value, 0))
+    low = 1 << (value.bit_length() - 1)
+    return f"{low}-{2 * low - 1}"
+
+
+def temperature_slice(value: float) -> str:
+    """Return ``0`` (greedy), ``<=0.5``, ``<=1`` or ``>1``."""
+    if value <= 0:
+        return "0"
+    return "<=0.5" if value <= 0.5 else "<=1" if value <= 1 else ">1"
+
+
+def slices(step: StepFacts) -> list[tuple[str, str]]:
+    """Return the (dimension, slice) pairs that a step counts in."""
+    found = [
+        (ALL, ""),
+        (CONTEXT, power_slice(step.context)),
+        (ROW, power_slice(step.row)),
+        (BATCH, power_slice(step.batch_size)),
+        (MODE, step.mode),
+    ]
+    if step.cached_tokens is not None:
+        found.append((CACHED, "hit" if step.cached_tokens > 0 else "miss"))
+    if step.temperature is not None:
+        found.append((TEMPERATURE, temperature_slice(step.temperature)))
+    if step.copy_like is not None:
+        found.append((COPY_LIKE, "yes" if step.copy_like else "no"))
+    return found
+
+
+class Rollup:
+    """Increments of one process since the last :meth:`take`, by bucket."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._buckets: dict[int, dict[Key, Counts]] = {}
+
+    def add(self, wall_ns: int, step: StepFacts) -> None:
+        """Count one verify step.
+
+        A position counts as drafted when the draft reached that depth; undrafted is unobserved, never
+        rejected. A step that drafted nothing is ``undrafted`` and neither zero-accept nor accepted.
+        """
+        rows = self._buckets.setdefault(bucket_start(wall_ns), {})
+        drafted = step.drafted_depth > 0
+        for dimension, value in slices(step):
+            total = rows.setdefault((dimension, value, STEP), Counts())
+            total.steps += 1
+            total.drafted_depth += step.drafted_depth
+            total.drafted_nodes += step.drafted_nodes
+            total.accepted += step.accepted
+            total.bonus += step.bonus
+            total.committed += step.committed
+            total.zero_steps += drafted and step.accepted == 0
+            total.undrafted_steps += not drafted
+            if dimension in POSITION_DIMENSIONS:
+                for position in range(step.drafted_depth):
+                    at = rows.setdefault((dimension, value, position), Counts())
+                    at.steps += 1
+                    at.accepted += step.accepted > position
+
+    def take(self) -> list[tuple[int, dict[Key, Counts]]]:
+        """Return (bucket start in unix seconds, rows) of everything since the last call, oldest first."""
+        taken, self._buckets = sorted(self._buckets.items()), {}
+        return taken
+
+
+def pack(rows: dict[Key, Counts]) -> bytes:
+    """Pack the rows of one bucket for the wire."""
+    keys = sorted(rows)
+    counts = [astuple(rows[key]) for key in keys]
+    packed: dict[str, columns.Column] = {
+        "dimension": [k[0] for k in keys],
+        "slice": [k[1] for k in keys],
+        "position": [k[2] for k in keys],
+    }
+    for index, name in enumerate(COUNT_FIELDS):
+        packed[name] = [row[index] for row in counts]
+    return columns.encode(packed)
+
+
+def unpack(blob: bytes) -> dict[Key, Counts]:
+    """Return the rows of a packed rollup. Unknown columns are ignored, so that new ones may be added.
+
+    Raises:
+        CodecError: the blob is damaged, a column is missing, a value absent or negative, or a key doubled.
+    """
+    decoded = columns.decode(blob)
+    missing = [name for name in ROLLUP_COLUMNS if name not in decoded]
+    if missing:
+        raise columns.CodecError(f"rollup lacks the columns {missing}")
+    rows: dict[Key, Counts] = {}
+    for values in _rows(decoded):
+        dimension, value, position, *counts = values
+        numbers = cast("list[object]", counts)
+        key = (dimension, value, position)
+        if not (isinstance(dimension, str) and isinstance(value, str) and isinstance(position, int)):
+            raise columns.CodecError(f"rollup key {key!r} is not (text, text, integer)")
+        if key in rows or position < STEP:
+            raise columns.CodecError(f"rollup key {key!r} is doubled or out of range")
+        if not all(isinstance(n, int) and n >= 0 for n in numbers):
+            raise columns.CodecError(f"rollup counts of {key!r} must be integers >= 0")
+        rows[dimension, value, position] = Counts(*cast("list[int]", numbers))
+    return rows
+
+
+def _rows(decoded: columns.Decoded) -> Iterable[tuple[object, ...]]:
+    return zip(*(cast("list[object]", decoded[name]) for name in ROLLUP_COLUMNS), strict=True)
