@@ -174,8 +174,7 @@ def unpack(blob: bytes) -> dict[Key, Counts]:
         raise columns.CodecError(f"rollup lacks the columns {missing}")
     rows: dict[Key, Counts] = {}
     for values in _rows(decoded):
-        dimension, value, position, *counts = values
-        numbers = cast("list[object]", counts)
+        dimension, value, position, *numbers = values
         key = (dimension, value, position)
         if not (isinstance(dimension, str) and isinstance(value, str) and isinstance(position, int)):
             raise columns.CodecError(f"rollup key {key!r} is not (text, text, integer)")
