@@ -1,0 +1,1 @@
+"""SpecScope's server: receiver, store, diagnosis, alerts, API and pages."""

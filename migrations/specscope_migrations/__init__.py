@@ -1,0 +1,1 @@
+"""Alembic migrations: one tree for SQLite and PostgreSQL."""

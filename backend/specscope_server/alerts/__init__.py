@@ -1,0 +1,1 @@
+"""Rules over diagnoses, and the delivery of what they say."""

@@ -1,0 +1,1 @@
+"""Evidence to findings: pure functions, no I/O."""

@@ -1,0 +1,119 @@
+"""Evidence in, findings out: both plain facts, so that every rule can be tested from a literal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from specscope.rollup import Counts
+from specscope_server.store.model import BoundaryState
+
+CERTAIN = "certain"
+SUSPECTED = "suspected"
+OBSERVATION = "observation"
+CRITICAL = "critical"
+WARNING = "warning"
+INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendEvidence:
+    """Sums over the draft extends of an engine in the window, one entry a (after, fed width, fc_in)."""
+
+    after: str
+    fed_width: int
+    fc_in: int | None
+    aux_states: int | None
+    passes: int
+    fc_ran: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of one engine in a window ending ``now``; times are unix seconds.
+
+    ``last_received`` is when the tracer was last heard, ``None`` never. ``window`` are the ledger
+    differences within the window, ``since_start`` the ledger's totals. ``counts`` sums rollups in the
+    window (``None``: none arrived). ``requests`` counts requests since start by kind, ``window_requests``
+    those that arrived in the window.
+    """
+
+    engine_uid: str
+    name: str
+    now: float
+    window_s: float
+    last_received: float | None
+    heartbeat_s: float
+    speculation: bool | None
+    config: Mapping[str, Any]
+    window: tuple[BoundaryState, ...]
+    since_start: tuple[BoundaryState, ...]
+    counts: Counts | None
+    positions: tuple[tuple[int, int], ...]
+    requests: Mapping[str, int]
+    window_requests: Mapping[str, int]
+    extends: tuple[ExtendEvidence, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict[str, int])
+    hook_errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    example_requests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One piece of evidence: what was measured, its value and unit, what was expected, and where it is."""
+
+    name: str
+    value: float | int | str | None
+    expected: float | int | str | None = None
+    unit: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """A rival explanation that the evidence rules out, and by what."""
+
+    fault: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A named fault or observation on one engine.
+
+    ``kind`` is the stable name of the rule (``fc_bypassed``, ``draft_silent``, ``zero_acceptance``, ...),
+    ``fault_class`` F01..F24 or empty for an observation. ``sentence`` says it to a newcomer.
+    """
+
+    kind: str
+    fault_class: str
+    severity: str
+    confidence: str
+    title: str
+    sentence: str
+    numbers: tuple[Number, ...]
+    ruled_out: tuple[Ruled, ...] = ()
+    next_check: str = ""
+    fix: str = ""
+    boundary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The engine in one word with its reason: exactly one of the words below, and why.
+
+    ``healthy``, ``faulty``, ``suspect``, ``idle``, ``health checks only``, ``speculation off``,
+    ``tracer silent``, ``starting``, ``too little data``, ``not observable``.
+    """
+
+    word: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is said of one engine: its state and its findings, root before symptom."""
+
+    state: State
+    findings: tuple[Finding, ...]

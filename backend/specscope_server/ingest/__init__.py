@@ -1,0 +1,1 @@
+"""OTLP in: decode, group, commit, acknowledge, in that order."""

@@ -1,0 +1,1 @@
+"""One port to the database, its schema and its adapters."""

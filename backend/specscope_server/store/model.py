@@ -1,0 +1,364 @@
+"""What the store is told and what it answers: plain frozen facts, the same for every database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from specscope.rollup import Counts, Key
+
+# --- written by the receiver, all in one transaction -----------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFacts:
+    """Who speaks: the resource of an export. ``process_uid`` is unique within a workspace."""
+
+    workspace: str
+    environment: str
+    instance: str
+    process_uid: str
+    role: str
+    pid: int
+    start_ns: int
+    tp: int
+    dp: int
+    pp: int
+    serving_role: str
+    service_name: str
+    engine_name: str
+    engine_version: str
+    tracer_version: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReport:
+    """An ``spec_decode.engine`` span: configuration at start or after a weight update."""
+
+    event_ns: int
+    event: str
+    model: str
+    speculation: bool
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryTotal:
+    """Cumulative crossings since the process started; ``expected`` is told without a mode."""
+
+    boundary: str
+    source: str
+    mode: str
+    expected: int | None
+    observed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The state of one process at ``event_ns``: ledger totals and the tracer's own counters."""
+
+    event_ns: int
+    boundaries: tuple[BoundaryTotal, ...] = ()
+    armed: Mapping[str, tuple[bool, str]] = field(default_factory=dict[str, tuple[bool, str]])
+    requests: Mapping[str, int] = field(default_factory=dict[str, int])
+    dropped: Mapping[str, int] = field(default_factory=dict[str, int])
+    hook_errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    queued: int | None = None
+    export_failures: int | None = None
+    engine_thread_ns: int | None = None
+    speculation: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTotals:
+    """Running totals of a request; they only grow, so the largest told is the newest."""
+
+    verify_steps: int = 0
+    drafted_depth: int = 0
+    drafted_nodes: int = 0
+    accepted: int = 0
+    bonus: int = 0
+    committed: int = 0
+    zero_accept_steps: int = 0
+    overshoot_steps: int = 0
+    prefill_passes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReport:
+    """What one span says of a request: identity, state and totals as of then."""
+
+    uid: str
+    rid: str
+    trace_id: str
+    state: str
+    kind: str
+    model: str
+    arrival_ns: int
+    end_ns: int | None
+    prompt_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    temperature: float | None
+    max_tokens: int | None
+    finish_reason: str | None
+    queue_s: float | None
+    first_token_s: float | None
+    totals: RequestTotals
+    boundaries: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A ``spec_decode.steps`` span: packed columns, stored as they came. Keyed (process, uid, seq)."""
+
+    uid: str
+    seq: int
+    first_step: int
+    start_ns: int
+    end_ns: int
+    steps: bytes
+    extends: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RollupIncrement:
+    """Counts to add once, keyed (process, seq)."""
+
+    seq: int
+    bucket: int
+    rows: Mapping[Key, Counts]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Everything one resource said in one export."""
+
+    process: ProcessFacts
+    engines: tuple[EngineReport, ...] = ()
+    requests: tuple[RequestReport, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+    rollups: tuple[RollupIncrement, ...] = ()
+    heartbeats: tuple[Heartbeat, ...] = ()
+
+
+# --- read by the API, the pages and the diagnosis ---------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryState:
+    """One line of the ledger: a boundary and source of an engine, over its processes.
+
+    ``observed`` is by mode. ``armed`` False means: nothing can be said, for ``reason``.
+    """
+
+    boundary: str
+    source: str
+    expected: int
+    observed: Mapping[str, int]
+    armed: bool
+    reason: str = ""
+
+    @property
+    def observed_total(self) -> int:
+        """Return crossings seen in any mode."""
+        return sum(self.observed.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """One process of an engine with what it last said of itself."""
+
+    process_uid: str
+    role: str
+    pid: int
+    started: datetime
+    tp: int
+    dp: int
+    pp: int
+    serving_role: str
+    detail: str
+    tracer_version: str
+    last_event: datetime
+    last_received: datetime
+    clock_skewed: bool
+    requests: Mapping[str, int]
+    dropped: Mapping[str, int]
+    hook_errors: Mapping[str, int]
+    queued: int | None
+    export_failures: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRow:
+    """One engine: one launch (instance) of a serving deployment, all its processes together.
+
+    ``engine_uid`` is its id in URLs. ``counts`` sums the rollups of the asked window (None: no rollup in
+    it: no data, not zero). ``positions`` is [drafted, accepted] per position in the same window.
+    """
+
+    engine_uid: str
+    workspace: str
+    environment: str
+    instance: str
+    name: str
+    model: str
+    engine_name: str
+    engine_version: str
+    speculation: bool | None
+    config: Mapping[str, Any]
+    started: datetime
+    last_received: datetime
+    last_request: datetime | None
+    counts: Counts | None
+    positions: tuple[tuple[int, int], ...]
+    ledger: tuple[BoundaryState, ...]
+    requests: Mapping[str, int]
+    processes: tuple[ProcessRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """One request, summary only. ``state`` may also be ``lost``: its process fell silent before its end."""
+
+    uid: str
+    engine_uid: str
+    engine: str
+    model: str
+    rid: str
+    trace_id: str
+    state: str
+    kind: str
+    arrival: datetime
+    end: datetime | None
+    last_received: datetime
+    prompt_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    temperature: float | None
+    max_tokens: int | None
+    finish_reason: str | None
+    queue_s: float | None
+    first_token_s: float | None
+    totals: RequestTotals
+    detail: str
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Return accepted / drafted_depth; ``None`` (undefined) when nothing was drafted."""
+        return self.totals.accepted / self.totals.drafted_depth if self.totals.drafted_depth else None
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Return (accepted + bonus) / verify steps; ``None`` (undefined) without a verify step."""
+        if not self.totals.verify_steps:
+            return None
+        return (self.totals.accepted + self.totals.bonus) / self.totals.verify_steps
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDetail:
+    """One request with its decoded chunks; rows are column-name to value, in order of time.
+
+    ``steps`` and ``extends`` hold what was recorded at the request's detail level; an absent key or a
+    ``None`` was not recorded. ``boundaries`` are this request's own expected and observed counts.
+    """
+
+    request: RequestRow
+    steps: tuple[Mapping[str, Any], ...]
+    extends: tuple[Mapping[str, Any], ...]
+    boundaries: tuple[BoundaryState, ...]
+    steps_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFilter:
+    """What :meth:`Store.requests` selects by; ``None`` does not filter. Times are inclusive-exclusive.
+
+    ``flag``: ``zero_acceptance`` (verify steps, nothing accepted), ``gap`` (a boundary of its own is short),
+    ``unfinished``, ``health_check``. ``text`` matches rid, trace id, request uid exactly or as a prefix.
+    """
+
+    workspace: str = "default"
+    text: str | None = None
+    rid: str | None = None
+    trace_id: str | None = None
+    engine_uid: str | None = None
+    model: str | None = None
+    kind: str | None = None
+    state: str | None = None
+    flag: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    min_acceptance_length: float | None = None
+    max_acceptance_length: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Requests, newest arrival first; ``next_cursor`` is ``None`` on the last page."""
+
+    items: tuple[RequestRow, ...]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPoint:
+    """Rollup sums of one bucket (start, width in seconds given by the query). No point = no data."""
+
+    start: datetime
+    counts: Counts
+    positions: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """A stored finding. ``closed`` is ``None`` while it holds. ``body`` is the finding as JSON."""
+
+    id: int
+    engine_uid: str
+    engine: str
+    kind: str
+    fault_class: str
+    severity: str
+    confidence: str
+    title: str
+    sentence: str
+    opened: datetime
+    last_seen: datetime
+    closed: datetime | None
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    """State of one rule on one engine: ``firing``, ``ok`` or ``no data``, since when and why."""
+
+    rule: str
+    title: str
+    engine_uid: str
+    engine: str
+    state: str
+    reason: str
+    since: datetime
+    evaluated: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRow:
+    """One notification to one address: ``pending``, ``delivered`` or ``failed`` after ``attempts``."""
+
+    id: int
+    rule: str
+    engine_uid: str
+    state: str
+    target: str
+    status: str
+    attempts: int
+    next_attempt: datetime | None
+    error: str
+    created: datetime
+    payload: Mapping[str, Any]

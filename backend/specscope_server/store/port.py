@@ -1,0 +1,150 @@
+"""The store's one port. Every adapter MUST pass ``tests/store``, whatever its database.
+
+All methods are synchronous and thread-safe; the web layer calls them in worker threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from specscope_server.diagnosis.model import Evidence, Finding
+from specscope_server.store.model import (
+    AlertRow,
+    Batch,
+    DeliveryRow,
+    EngineRow,
+    FindingRow,
+    Page,
+    RequestDetail,
+    RequestFilter,
+    SeriesPoint,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an adapter can do; the zero value is least capable."""
+
+    several_servers: bool = False
+    durable_commit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewDelivery:
+    """A notification to queue, in the same transaction as the state change that causes it."""
+
+    rule: str
+    engine_uid: str
+    state: str
+    target: str
+    payload: Mapping[str, Any]
+
+
+class StoreError(Exception):
+    """The database cannot serve; the message says what, where and what to do."""
+
+
+class Unavailable(StoreError):
+    """The database cannot take writes now (locked, away, disk full); retrying may help."""
+
+
+class Store(Protocol):
+    """Reads and writes. Every read is bound to a workspace."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Say what this adapter can do."""
+        ...
+
+    def close(self) -> None:
+        """Release connections; idempotent."""
+        ...
+
+    # writes
+    def write(self, batches: Sequence[Batch], received: datetime) -> None:
+        """Commit the batches of one export in one transaction, durably; returning is the acknowledgement.
+
+        MUST be idempotent: repeated, late and out-of-order batches leave the same end state.
+
+        Raises:
+            Unavailable: nothing was stored.
+        """
+        ...
+
+    def replace_findings(self, engine_uid: str, findings: Sequence[Finding], at: datetime) -> None:
+        """Open new findings, refresh those that still hold, close those of the engine that do not."""
+        ...
+
+    def set_alerts(self, alerts: Sequence[AlertRow], deliveries: Sequence[NewDelivery]) -> None:
+        """Store rule states; history gets an event where the state changed; queue notifications."""
+        ...
+
+    def due_deliveries(self, now: datetime, limit: int) -> list[DeliveryRow]:
+        """Return pending notifications whose next attempt is due, oldest first."""
+        ...
+
+    def settle_delivery(self, delivery_id: int, *, error: str, next_attempt: datetime | None) -> None:
+        """Record an attempt: empty ``error`` delivered it; else it is retried at ``next_attempt``, or failed."""
+        ...
+
+    # reads
+    def engines(self, workspace: str, since: datetime) -> list[EngineRow]:
+        """Return every engine of the workspace, with counts over rollups from ``since`` on."""
+        ...
+
+    def engine(self, workspace: str, engine_uid: str, since: datetime) -> EngineRow | None:
+        """Return one engine, ``None`` when the workspace has none of that id."""
+        ...
+
+    def series(
+        self, workspace: str, engine_uid: str | None, since: datetime, until: datetime, bucket_s: int
+    ) -> list[SeriesPoint]:
+        """Return acceptance over time (dimension ``all``), ``bucket_s`` a multiple of 10; gaps stay gaps."""
+        ...
+
+    def requests(self, where: RequestFilter, limit: int, cursor: str | None = None) -> Page:
+        """Return a page of requests by keyset.
+
+        Raises:
+            ValueError: the cursor is not one of ours.
+        """
+        ...
+
+    def request(
+        self, workspace: str, uid: str, first_step: int = 0, limit: int = 2000
+    ) -> RequestDetail | None:
+        """Return one request with at most ``limit`` steps from ``first_step`` on, decoded."""
+        ...
+
+    def models(self, workspace: str) -> list[str]:
+        """Return the model names seen, sorted."""
+        ...
+
+    def evidence(self, engine_uid: str, now: datetime, window_s: float) -> Evidence | None:
+        """Return what the diagnosis needs of one engine, ``None`` when there is no such engine."""
+        ...
+
+    def engine_uids(self) -> list[tuple[str, str]]:
+        """Return (workspace, engine uid) of every engine heard within the last day, for the evaluator."""
+        ...
+
+    def findings(
+        self, workspace: str, engine_uid: str | None = None, active: bool = True
+    ) -> list[FindingRow]:
+        """Return findings, worst first; ``active`` leaves out the closed ones."""
+        ...
+
+    def alerts(self, workspace: str) -> list[AlertRow]:
+        """Return the state of every rule on every engine, firing first."""
+        ...
+
+    def alert_history(self, workspace: str, limit: int) -> list[AlertRow]:
+        """Return state changes, newest first."""
+        ...
+
+    def deliveries(self, workspace: str, limit: int) -> list[DeliveryRow]:
+        """Return notifications, newest first."""
+        ...
