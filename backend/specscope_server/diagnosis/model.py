@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specscope.rollup import Counts
+
 from specscope_server.store.model import BoundaryState
 
 CERTAIN = "certain"

@@ -87,7 +87,7 @@ class Store(Protocol):
         ...
 
     def settle_delivery(self, delivery_id: int, *, error: str, next_attempt: datetime | None) -> None:
-        """Record an attempt: empty ``error`` delivered it; else it is retried at ``next_attempt``, or failed."""
+        """Record an attempt: an empty ``error`` delivered it, else retry at ``next_attempt`` or give up."""
         ...
 
     # reads
