@@ -40,9 +40,7 @@ class Package:
 # `new Function` (WebGL ones do). Its stylesheet is only in the main package; linking it lets a policy
 # without inline styles hold: see docs/adr/.
 PACKAGES = (
-    Package(
-        "htmx.org", "4.0.1", "0BSD", {"dist/htmx.min.js": "htmx.min.js", "LICENSE": "htmx.LICENSE.txt"}
-    ),
+    Package("htmx.org", "4.0.1", "0BSD", {"dist/htmx.min.js": "htmx.min.js", "LICENSE": "htmx.LICENSE.txt"}),
     Package(
         "plotly.js-cartesian-dist-min",
         "4.1.1",
@@ -112,11 +110,14 @@ def problems() -> list[str]:
     pinned = {
         served: (package.name, package.version, package.licence)
         for package in PACKAGES
-        for served in package.files
+        for served in package.files.values()
     }
     recorded = {e["file"]: (e["package"], e["version"], e["licence"]) for e in entries}
-    found = [f"{name}: pinned {pinned.get(name)}, recorded {recorded.get(name)}" for name in pinned | recorded
-             if pinned.get(name) != recorded.get(name)]  # fmt: skip
+    found = [
+        f"{name}: pinned {pinned.get(name)}, recorded {recorded.get(name)}"
+        for name in pinned | recorded
+        if pinned.get(name) != recorded.get(name)
+    ]
     for entry in entries:
         path = VENDOR / entry["file"]
         if not path.is_file():
