@@ -219,7 +219,8 @@ def _decompress(codec: int, data: bytes, size: int) -> bytes:
         if codec == ZLIB:
             return zlib.decompressobj().decompress(data, size + 1)
         if codec == ZSTD and zstandard is not None:
-            return zstandard.ZstdDecompressor().decompress(data, max_output_size=size + 1)
+            # decompress() would trust the size that the frame itself claims, over any limit of ours.
+            return zstandard.ZstdDecompressor().stream_reader(data).read(size + 1)
     except Exception as error:
         raise CodecError(f"body does not decompress: {error}") from error
     hint = ": install zstandard" if codec == ZSTD else ""

@@ -162,13 +162,14 @@ def pack(rows: dict[Key, Counts]) -> bytes:
     return columns.encode(packed)
 
 
-def unpack(blob: bytes) -> dict[Key, Counts]:
+def unpack(blob: bytes, *, max_raw: int = columns.MAX_RAW) -> dict[Key, Counts]:
     """Return the rows of a packed rollup. Unknown columns are ignored, so that new ones may be added.
 
     Raises:
-        CodecError: the blob is damaged, a column is missing, a value absent or negative, or a key doubled.
+        CodecError: the blob is damaged, a column is missing, a value absent or negative, a key doubled, or
+            its raw body is larger than ``max_raw`` bytes.
     """
-    decoded = columns.decode(blob)
+    decoded = columns.decode(blob, max_raw=max_raw)
     missing = [name for name in ROLLUP_COLUMNS if name not in decoded]
     if missing:
         raise columns.CodecError(f"rollup lacks the columns {missing}")
