@@ -178,8 +178,8 @@ class _Reader:
         return np.frombuffer(self.take(count * dtype.itemsize), dtype=dtype).astype(np.int64)
 
 
-def decode(blob: bytes, *, max_raw: int = MAX_RAW) -> Decoded:
-    """Return the columns of a blob, absent values as ``None``, every column of the same length.
+def open_body(blob: bytes, *, max_raw: int = MAX_RAW) -> bytes:
+    """Return the raw body of a blob, whole and undamaged, without reading its columns.
 
     Raises:
         CodecError: not a blob, an unknown version or codec, damaged, or larger than ``max_raw`` bytes.
@@ -194,10 +194,20 @@ def decode(blob: bytes, *, max_raw: int = MAX_RAW) -> Decoded:
     body = _decompress(codec, blob[_HEADER.size :], size)
     if len(body) != size or zlib.crc32(body) != crc:
         raise CodecError("body does not match its length and checksum")
+    return body
+
+
+def decode(blob: bytes, *, max_raw: int = MAX_RAW) -> Decoded:
+    """Return the columns of a blob, absent values as ``None``, every column of the same length.
+
+    Raises:
+        CodecError: not a blob, an unknown version or codec, damaged, or larger than ``max_raw`` bytes.
+    """
+    body = open_body(blob, max_raw=max_raw)
     reader = _Reader(body)
     rows, count = reader.unpack("<IH")
-    if rows > size * 8:
-        raise CodecError(f"{rows} rows cannot be in {size} bytes")
+    if rows > len(body) * 8:
+        raise CodecError(f"{rows} rows cannot be in {len(body)} bytes")
     out: Decoded = {}
     try:
         for _ in range(count):
