@@ -1,0 +1,78 @@
+"""One bar per verify step: as high as the draft was deep, accepted positions below, rejected above."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specscope_frontend.charts.figure import COLORS, Figure, layout, role
+
+MARKS_UP_TO = 240
+"""Steps shown with a mark for the bonus token; with more, marks would touch and hide the bars."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyBar:
+    """One verify step: its number in the request (from 1), depth drafted, accepted, bonus tokens."""
+
+    number: int
+    drafted_depth: int
+    accepted: int
+    bonus: int
+
+
+def verify_steps(steps: Sequence[VerifyBar]) -> Figure:
+    """Return the figure; the height of a segment is its number of draft positions.
+
+    Acceptance is a prefix of the drafted path, so position d is accepted where the accepted part of the bar
+    reaches d. The bonus token stands where the first rejected position was, or after the last accepted one.
+    """
+    numbers = [s.number for s in steps]
+    data: list[Figure] = [
+        _bar(numbers, [s.accepted for s in steps], "accepted", "%{y} accepted", ""),
+        _bar(
+            numbers, [max(0, s.drafted_depth - s.accepted) for s in steps], "rejected", "%{y} rejected", "/"
+        ),
+    ]
+    with_bonus = [s for s in steps if s.bonus]
+    if len(steps) <= MARKS_UP_TO and with_bonus:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "bonus token (the target's own)",
+                "x": [s.number for s in with_bonus],
+                "y": [s.accepted + 0.5 for s in with_bonus],
+                "marker": {"color": COLORS["bonus"], "size": 6, "symbol": "diamond"},
+                "customdata": [s.bonus for s in with_bonus],
+                "hovertemplate": "%{customdata} bonus<extra></extra>",
+                "meta": role("bonus"),
+            }
+        )
+    deepest = max((max(s.drafted_depth, s.accepted + s.bonus) for s in steps), default=1)
+    return {
+        "data": data,
+        "layout": layout(
+            height=300,
+            x={"title": {"text": "verify step"}, "tickformat": ",d", "rangemode": "normal"},
+            y={
+                "title": {"text": "draft position"},
+                "range": [0, max(deepest, 1) + 0.25],
+                "dtick": 1 if deepest <= 12 else 4,
+            },
+            barmode="stack",
+            bargap=0.15 if len(steps) <= MARKS_UP_TO else 0,
+        ),
+    }
+
+
+def _bar(x: list[int], y: list[int], name: str, hover: str, pattern: str) -> Figure:
+    return {
+        "type": "bar",
+        "name": name,
+        "x": x,
+        "y": y,
+        "marker": {"color": COLORS[name], "pattern": {"shape": pattern, "size": 5, "solidity": 0.35}},
+        "hovertemplate": hover + "<extra></extra>",
+        "meta": role(name),
+    }
