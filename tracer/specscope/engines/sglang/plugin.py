@@ -1,0 +1,137 @@
+"""Entry point of the group ``sglang.srt.plugins``: decides whether to trace, and where.
+
+SGLang calls :func:`register` in its main process, in each scheduler and in the detokenizer. Only a
+scheduler that starts to serve is traced: one hook on ``Scheduler.run_event_loop`` waits for that, and the
+rest is looked up on what the engine has built by then (all workers, models and CUDA graphs).
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from specscope import settings as settings_module
+from specscope.identity import new_instance
+
+TARGET: Final = "sglang.srt.managers.scheduler.Scheduler.run_event_loop"
+SCHEDULER_MODULE: Final = "sglang.srt.managers.scheduler"
+MADE_INSTANCE: Final = "_SPECSCOPE_MADE_INSTANCE"
+"""Set beside SPECSCOPE_INSTANCE when it was made here and not given, so that a scheduler can tell."""
+
+_logger = logging.getLogger("specscope")
+
+
+def register() -> None:
+    """Prepare tracing in this process. Never raises: the engine starts whatever happens here."""
+    try:
+        _register()
+    except Exception as error:  # noqa: BLE001 - nothing of ours may stop the engine
+        say(logging.WARNING, f"tracer off: {type(error).__name__}: {error}")
+
+
+def _register() -> None:
+    settings = settings_module.read()
+    first = multiprocessing.parent_process() is None
+    if first:  # once per launch: the children read the same environment
+        for text in settings.ignored:
+            say(logging.WARNING, f"ignored: {text}")
+        if settings.off:
+            say(logging.INFO, f"tracer off: {settings.off}")
+    if settings.off:
+        return
+    if first and not settings.instance:
+        os.environ[settings_module.INSTANCE] = os.environ[MADE_INSTANCE] = new_instance()
+    # A process that has not loaded the scheduler is none, and is spared the import.
+    if SCHEDULER_MODULE in sys.modules:
+        registry: Any = importlib.import_module("sglang.srt.plugins.hook_registry")
+        registry.HookRegistry.register(TARGET, serve, registry.HookType.AROUND)
+
+
+def serve(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
+    """Around ``Scheduler.run_event_loop``, which returns when the scheduler shuts down."""
+    stop = _start(scheduler)
+    try:
+        return original(scheduler, *args, **kwargs)
+    finally:
+        if stop is not None:
+            stop()
+
+
+def _start(scheduler: Any) -> Callable[[], None] | None:
+    """Start tracing a built scheduler; return how to end it, ``None`` where it was not started."""
+    try:
+        return _trace(scheduler)
+    except Exception as error:  # noqa: BLE001 - an engine we cannot trace still serves
+        say(logging.WARNING, f"tracer off: {type(error).__name__}: {error}")
+        return None
+
+
+def _trace(scheduler: Any) -> Callable[[], None]:
+    # Imported here: the main process and the detokenizer pay for none of it.
+    from specscope import recorder as recorder_module
+    from specscope.engines.sglang import facts, install, loaded
+
+    settings = settings_module.read()
+    engine = loaded.look(scheduler)
+    _check_instance(settings, engine.server_args)
+    recorder = recorder_module.start(
+        settings,
+        role="scheduler",
+        ranks=engine.ranks,
+        engine_name=facts.ENGINE,
+        engine_version=facts.version(),
+    )
+    try:
+        recorder.emit(facts.engine_facts(engine))
+        path = install.start(engine, recorder)
+    except Exception:
+        recorder.close()
+        raise
+    traced = engine.algorithm if engine.eagle3 else "requests only"
+    say(logging.INFO, f"tracing {traced} at detail {settings.detail} to {settings.endpoint}")
+    if facts.version() != facts.TESTED_VERSION:
+        tested = facts.TESTED_VERSION
+        say(logging.WARNING, f"SGLang {facts.version()} was not tested, {tested} was; each symbol is checked")
+
+    def stop() -> None:
+        try:
+            if path is not None:
+                path.close()
+        finally:
+            recorder.close()
+
+    return _guarded(stop)
+
+
+def _guarded(stop: Callable[[], None]) -> Callable[[], None]:
+    def safely() -> None:
+        try:
+            stop()
+        except Exception as error:  # noqa: BLE001 - nor may stopping harm the engine
+            say(logging.WARNING, f"stopping the tracer: {type(error).__name__}: {error}")
+
+    return safely
+
+
+def _check_instance(settings: settings_module.Settings, server_args: Any) -> None:
+    made = os.environ.get(MADE_INSTANCE, "") == settings.instance
+    if made and getattr(server_args, "nnodes", 1) > 1:
+        say(
+            logging.WARNING,
+            f"this deployment has {server_args.nnodes} nodes: set {settings_module.INSTANCE} to one value on "
+            "all of them, else each node shows as a deployment of its own",
+        )
+
+
+def say(level: int, text: str) -> None:
+    """Write one line: to the log, or to stderr while the engine has not set its log up yet."""
+    line = f"specscope: {text}"
+    if logging.getLogger().handlers:
+        _logger.log(level, line)
+    else:
+        print(line, file=sys.stderr, flush=True)
