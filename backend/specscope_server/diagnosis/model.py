@@ -37,7 +37,8 @@ class Evidence:
     ``last_received`` is when the tracer was last heard, ``None`` never. ``window`` are the ledger
     differences within the window, ``since_start`` the ledger's totals. ``counts`` sums rollups in the
     window (``None``: none arrived). ``requests`` counts requests since start by kind, ``window_requests``
-    those that arrived in the window.
+    those that arrived in the window. ``dropped`` and ``hook_errors`` are the tracer's own counters since
+    start; ``example_requests`` are uids of a few user requests in the window.
     """
 
     engine_uid: str
@@ -114,7 +115,12 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is said of one engine: its state and its findings, root before symptom."""
+    """What is said of one engine: its state and its findings, root before symptom.
+
+    ``unknown`` names the kinds of finding that could be neither found nor excluded, and why: for these,
+    a missing finding is no sign of health.
+    """
 
     state: State
     findings: tuple[Finding, ...]
+    unknown: Mapping[str, str] = field(default_factory=dict[str, str])

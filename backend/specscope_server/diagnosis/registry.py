@@ -1,0 +1,49 @@
+"""Every rule, root before symptom: a rule is given what the rules before it found.
+
+To add a fault family, write its module and name it here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from specscope_server.diagnosis import draft_silent, facts, fc_bypassed, zero_acceptance
+from specscope_server.diagnosis.model import CERTAIN, Diagnosis, Evidence, Finding
+from specscope_server.diagnosis.state import state
+from specscope_server.diagnosis.verdict import Rule, Unknown
+
+RULES: Final = (
+    Rule(draft_silent.KIND, draft_silent.judge),
+    Rule(fc_bypassed.KIND, fc_bypassed.judge),
+    Rule(zero_acceptance.KIND, zero_acceptance.judge),
+)
+
+
+def diagnose(evidence: Evidence) -> Diagnosis:
+    """Return the state of an engine and what is found on it; pure, the same evidence gives the same answer.
+
+    Findings come certain first, then in the order of :data:`RULES`; a consequence follows its cause.
+    """
+    found: list[Finding] = []
+    unknown: dict[str, str] = {}
+    nothing = _nothing_to_judge(evidence)
+    for rule in RULES:
+        verdict = Unknown(nothing) if nothing else rule.judge(evidence, _ordered(found))
+        if isinstance(verdict, Finding):
+            found.append(verdict)
+        elif isinstance(verdict, Unknown):
+            unknown[rule.kind] = verdict.reason
+    findings = _ordered(found)
+    return Diagnosis(state(evidence, findings), findings, unknown)
+
+
+def _nothing_to_judge(evidence: Evidence) -> str:
+    if facts.gone(evidence):
+        return "the tracer is silent"
+    if evidence.speculation is False:
+        return "speculation is off"
+    return ""
+
+
+def _ordered(found: list[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(found, key=lambda f: (f.kind == zero_acceptance.KIND, f.confidence != CERTAIN)))

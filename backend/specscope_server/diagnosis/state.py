@@ -1,0 +1,136 @@
+"""The engine in one word. A silence has many causes; each has its own word and sentence here.
+
+The order of the checks is the meaning: what makes later questions senseless comes first. "No data" is
+never read as 0 % and never as health.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from specscope import convention as c
+
+from specscope_server.diagnosis import facts, sprt, zero_acceptance
+from specscope_server.diagnosis.model import CERTAIN, Evidence, Finding, State
+
+HEALTHY: Final = "healthy"
+FAULTY: Final = "faulty"
+SUSPECT: Final = "suspect"
+IDLE: Final = "idle"
+HEALTH_CHECKS: Final = "health checks only"
+OFF: Final = "speculation off"
+SILENT: Final = "tracer silent"
+STARTING: Final = "starting"
+TOO_LITTLE: Final = "too little data"
+NOT_OBSERVABLE: Final = "not observable"
+WORDS: Final = (
+    HEALTHY, FAULTY, SUSPECT, IDLE, HEALTH_CHECKS, OFF, SILENT, STARTING, TOO_LITTLE, NOT_OBSERVABLE,
+)  # fmt: skip
+
+
+def state(evidence: Evidence, findings: Sequence[Finding]) -> State:
+    """Return the one word for this engine and why."""
+    if facts.tracer_silent(evidence):
+        return _silent(evidence, findings)
+    if evidence.speculation is False:
+        return State(OFF, "The engine is set to serve without a draft, so there is nothing to accept.")
+    if findings:
+        first = findings[0]
+        return State(FAULTY if first.confidence == CERTAIN else SUSPECT, first.sentence)
+    if _starting(evidence):
+        return State(STARTING, "The tracer is heard, but the engine has not told its configuration yet.")
+    measured = _measured(evidence)
+    if measured is not None:
+        return measured
+    return _no_measure(evidence)
+
+
+def _silent(evidence: Evidence, findings: Sequence[Finding]) -> State:
+    silence = facts.silence_s(evidence)
+    last = f" What it showed last: {findings[0].title.lower()}." if findings else ""
+    if silence is None:
+        return State(SILENT, "The tracer of this engine was never heard.")
+    return State(
+        SILENT,
+        f"Nothing was received from the tracer for {silence:.0f} s, though it sends every"
+        f" {evidence.heartbeat_s:g} s also when idle: the engine ended, or its tracer cannot reach this"
+        f" server. Nothing is known of the engine now.{last}",
+    )
+
+
+def _starting(evidence: Evidence) -> bool:
+    told = evidence.speculation is not None or evidence.since_start or evidence.counts is not None
+    return not told and not any(evidence.requests.values())
+
+
+def _measured(evidence: Evidence) -> State | None:
+    """Return *healthy* where the test shows a benefit by user traffic, ``None`` where it shows nothing."""
+    counts = evidence.counts
+    if counts is None or _only_checks_ever(evidence):
+        return None
+    test = zero_acceptance.first_token(counts)
+    if test is None or test.decision == sprt.UNDECIDED:
+        return None
+    watched = any(line.armed for line in (*evidence.window, *evidence.since_start))
+    path = (
+        "every boundary that can be observed is crossed as often as it must be"
+        if watched
+        else "but no boundary of its path can be observed, so only the acceptance speaks"
+    )
+    return State(
+        HEALTHY,
+        f"The draft helps: acceptance length {zero_acceptance.acceptance_length(counts):.2f} over"
+        f" {counts.steps} verify steps {facts.window_text(evidence)}; {path}.",
+    )
+
+
+def _only_checks_ever(evidence: Evidence) -> bool:
+    return not evidence.requests.get(c.KIND_USER, 0) and bool(sum(evidence.requests.values()))
+
+
+def _no_measure(evidence: Evidence) -> State:
+    ledger = (*evidence.window, *evidence.since_start)
+    span = facts.window_text(evidence)
+    steps = evidence.counts.steps if evidence.counts is not None else 0
+    if not steps and ledger and not any(line.armed for line in ledger):
+        reasons = "; ".join(dict.fromkeys(line.reason for line in ledger if line.reason))
+        return State(
+            NOT_OBSERVABLE,
+            "The tracer's hooks are not installed in this engine, so nothing can be said of its drafts: "
+            + (reasons or "the engine is not one this tracer knows"),
+        )
+    users = evidence.window_requests.get(c.KIND_USER, 0)
+    checks = evidence.window_requests.get(c.KIND_HEALTH_CHECK, 0)
+    warmups = evidence.window_requests.get(c.KIND_WARMUP, 0)
+    passes = any(line.expected > 0 for line in evidence.window)
+    if not users and (checks or warmups) and (_only_checks_ever(evidence) or not steps):
+        kinds = " and ".join(
+            text for n, text in ((checks, f"{checks} health checks"), (warmups, f"{warmups} warm-ups")) if n
+        )
+        return State(HEALTH_CHECKS, f"No user's request arrived {span}, only {kinds}: they say nothing.")
+    if not users and not steps and not passes:
+        return State(
+            IDLE, f"The tracer is alive and no request arrived {span}: no data, which is not health."
+        )
+    dropped = sum(evidence.dropped.values())
+    if dropped and not steps:
+        return State(
+            NOT_OBSERVABLE,
+            f"The tracer dropped {dropped} records since the engine started and no verify step {span} got"
+            " through, so what is missing here proves nothing.",
+        )
+    return State(TOO_LITTLE, _too_little(evidence, span))
+
+
+def _too_little(evidence: Evidence, span: str) -> str:
+    if evidence.counts is None:
+        return f"Requests are served, but no verify step was reported {span} yet."
+    test = zero_acceptance.first_token(evidence.counts)
+    if test is None:
+        return (
+            f"None of {evidence.counts.steps} verify steps {span} drafted anything, so the acceptance rate is"
+            " undefined, not 0; whether the draft should have run cannot be told yet."
+        )
+    text = zero_acceptance.undecided(test)
+    return f"{text[0].upper()}{text[1:]}."
