@@ -148,8 +148,8 @@ class Rollup:
         return taken
 
 
-def pack(rows: dict[Key, Counts]) -> bytes:
-    """Pack the rows of one bucket for the wire."""
+def pack(rows: dict[Key, Counts], *, codec: int | None = None) -> bytes:
+    """Pack the rows of one bucket for the wire; ``codec`` as in :func:`specscope.columns.encode`."""
     keys = sorted(rows)
     counts = [astuple(rows[key]) for key in keys]
     packed: dict[str, columns.Column] = {
@@ -159,7 +159,7 @@ def pack(rows: dict[Key, Counts]) -> bytes:
     }
     for index, name in enumerate(COUNT_FIELDS):
         packed[name] = [row[index] for row in counts]
-    return columns.encode(packed)
+    return columns.encode(packed, codec=codec)
 
 
 def unpack(blob: bytes, *, max_raw: int = columns.MAX_RAW) -> dict[Key, Counts]:

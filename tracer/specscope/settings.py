@@ -119,8 +119,8 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         workspace=text(WORKSPACE, "default"),
         environment=text(ENVIRONMENT, "default"),
         headers=_headers(text(HEADERS), ignored),
-        queue=_number(text(QUEUE), QUEUE, Settings.queue, ignored),
-        buffer_mb=_number(text(BUFFER_MB), BUFFER_MB, Settings.buffer_mb, ignored),
+        queue=_number(text(QUEUE), QUEUE, Settings().queue, ignored),
+        buffer_mb=_number(text(BUFFER_MB), BUFFER_MB, Settings().buffer_mb, ignored),
         off=off,
         ignored=tuple(ignored),
     )

@@ -1,0 +1,230 @@
+"""The packed payloads of one request: its verify steps, its draft extends and its boundary counts.
+
+The exporter packs them, the server unpacks them; the column names below are part of wire version 1.
+A column that no row has a value for is left out, so that a detail level costs only what it carries;
+unknown columns are ignored on reading, so that new ones may be added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final, cast
+
+from specscope import columns
+from specscope.records import Crossing, Expectation
+
+MAX_STEPS: Final = 64
+"""Verify steps in one chunk."""
+MAX_EXTENDS: Final = 128
+"""Draft extends in one chunk: a step has one, a prefill pass one more."""
+MAX_RAW: Final = 4 << 20
+"""Bytes of raw body that unpacking accepts; 64 steps of a 64-node tree with all ids take 0.1 MiB."""
+SHIFTS: Final = (-2, -1, 0, 1, 2)
+"""Offsets of ``shift_hits`` and ``shift_of``: a draft for position p is compared with position p + offset."""
+
+
+@dataclass(slots=True)
+class StepRow:
+    """One verify step of one request. ``None``: not recorded, or not at this detail level.
+
+    ``step`` is the engine's step number, ``t`` wall clock ns, ``overshoot`` 1 for a step that ran after the
+    request had ended (it is in no total). The ``ids_*`` facts are taken over the drafted nodes before any
+    redaction: ``ids_mode_share`` the share of the most frequent id, ``ids_even_share`` that of even ids,
+    ``ids_above_vocab`` how many are >= the target's vocabulary, ``ids_repeats_last`` 1 when the first
+    draft equals the last token of the context. ``shift_hits`` and ``shift_of`` have one entry an offset
+    of :data:`SHIFTS`: at how many depths a draft of that depth equals the token that the target committed
+    that many places away, and at how many depths that token is known. ``copy_like`` is 1 when the last
+    two tokens of the context stand earlier in its last 4096. Lists of ids and of the tree as in
+    :class:`specscope.records.VerifyStep`.
+    """
+
+    step: int
+    t: int
+    mode: str
+    batch_size: int
+    row: int
+    context: int
+    drafted_depth: int
+    drafted_nodes: int
+    accepted: int
+    bonus: int
+    committed: int
+    overshoot: int
+    weight_version: int
+    copy_like: int | None = None
+    ids_min: int | None = None
+    ids_max: int | None = None
+    ids_distinct: int | None = None
+    ids_mode_share: float | None = None
+    ids_even_share: float | None = None
+    ids_below_zero: int | None = None
+    ids_above_vocab: int | None = None
+    ids_repeats_last: int | None = None
+    shift_hits: list[int] | None = None
+    shift_of: list[int] | None = None
+    draft_tokens: list[int] | None = None
+    parents: list[int] | None = None
+    accepted_path: list[int] | None = None
+    output_ids: list[int] | None = None
+
+
+@dataclass(slots=True)
+class ExtendRow:
+    """One draft extend of one request, fields as in :class:`specscope.records.DraftExtend`.
+
+    ``t`` is wall clock ns; ``rows`` to ``zero_rows`` are :class:`specscope.records.HiddenStats`.
+    """
+
+    step: int
+    t: int
+    after: str
+    mode: str
+    fed_width: int
+    dtype: str
+    aux_states: int | None = None
+    fc_in: int | None = None
+    fc_ran: int | None = None
+    rows: int | None = None
+    mean: float | None = None
+    std: float | None = None
+    rms: float | None = None
+    max_abs: float | None = None
+    nonfinite: int | None = None
+    zero_rows: int | None = None
+
+
+STEP_COLUMNS: Final = tuple(f.name for f in fields(StepRow))
+TOKEN_COLUMNS: Final = ("draft_tokens", "parents", "accepted_path", "output_ids")
+"""Columns that hold user text as ids; sent from detail level ``tokens`` on."""
+EXTEND_COLUMNS: Final = tuple(f.name for f in fields(ExtendRow))
+BOUNDARY_COLUMNS: Final = ("boundary", "source", "mode", "expected", "observed")
+"""A row with ``expected`` has the empty mode; a row with ``observed`` names the mode it was seen in."""
+
+_DELTA: Final = ("step", "t", "context")
+_STEP_REQUIRED: Final = STEP_COLUMNS[: STEP_COLUMNS.index("copy_like")]
+_EXTEND_REQUIRED: Final = EXTEND_COLUMNS[: EXTEND_COLUMNS.index("aux_states")]
+
+
+def _types(row: type[Any]) -> dict[str, type]:
+    kinds = {"int": int, "str": str, "float": float, "list[int]": list}
+    return {f.name: kinds[str(f.type).removesuffix(" | None")] for f in fields(row)}
+
+
+_STEP_TYPES: Final = _types(StepRow)
+_EXTEND_TYPES: Final = _types(ExtendRow)
+
+
+def _pack(
+    rows: Sequence[object], names: Sequence[str], types: Mapping[str, type], codec: int | None
+) -> bytes:
+    packed: dict[str, columns.Column] = {}
+    for name in names:
+        values = [getattr(row, name) for row in rows]
+        if rows and all(v is None for v in values):
+            continue
+        if types[name] is float:  # a column takes the kind of its first value: 0 would make it integers
+            values = [None if v is None else float(v) for v in values]
+        packed[name] = values
+    return columns.encode(packed, delta=_DELTA, codec=codec)
+
+
+def _unpack(blob: bytes, what: str, types: Mapping[str, type], required: Sequence[str]) -> list[Any]:
+    decoded = columns.decode(blob, max_raw=MAX_RAW)
+    missing = [name for name in required if name not in decoded]
+    if missing:
+        raise columns.CodecError(f"{what} lack the columns {missing}")
+    known = {name: cast("list[object]", decoded[name]) for name in types if name in decoded}
+    for name, values in known.items():
+        wanted = types[name]
+        optional = name not in required
+        for value in values:
+            if not (isinstance(value, wanted) or (optional and value is None)):
+                raise columns.CodecError(
+                    f"column {name!r} of {what} holds {value!r}, {wanted.__name__} wanted"
+                )
+    return [dict(zip(known, values, strict=True)) for values in zip(*known.values(), strict=True)]
+
+
+def pack_steps(rows: Sequence[StepRow], *, tokens: bool, codec: int | None = None) -> bytes:
+    """Pack verify steps; without ``tokens`` the columns of :data:`TOKEN_COLUMNS` are left out.
+
+    Raises:
+        CodecError: a value does not fit its column.
+    """
+    names = [name for name in STEP_COLUMNS if tokens or name not in TOKEN_COLUMNS]
+    return _pack(rows, names, _STEP_TYPES, codec)
+
+
+def unpack_steps(blob: bytes) -> list[StepRow]:
+    """Return the verify steps of a chunk, in the order they ran.
+
+    Raises:
+        CodecError: the blob is damaged, a column is missing or holds values of another kind.
+    """
+    return [StepRow(**row) for row in _unpack(blob, "steps", _STEP_TYPES, _STEP_REQUIRED)]
+
+
+def pack_extends(rows: Sequence[ExtendRow], *, codec: int | None = None) -> bytes:
+    """Pack draft extends.
+
+    Raises:
+        CodecError: a value does not fit its column.
+    """
+    return _pack(rows, EXTEND_COLUMNS, _EXTEND_TYPES, codec)
+
+
+def unpack_extends(blob: bytes) -> list[ExtendRow]:
+    """Return the draft extends of a chunk, in the order they ran.
+
+    Raises:
+        CodecError: the blob is damaged, a column is missing or holds values of another kind.
+    """
+    return [ExtendRow(**row) for row in _unpack(blob, "draft extends", _EXTEND_TYPES, _EXTEND_REQUIRED)]
+
+
+def pack_boundaries(
+    expected: Mapping[Expectation, int], observed: Mapping[Crossing, int], *, codec: int | None = None
+) -> bytes:
+    """Pack the boundary counts of one request.
+
+    Raises:
+        CodecError: a count does not fit 64 bits.
+    """
+    rows: list[tuple[str, str, str, int | None, int | None]] = [
+        (boundary, source, "", count, None) for (boundary, source), count in sorted(expected.items())
+    ]
+    rows += [(*key, None, count) for key, count in sorted(observed.items())]
+    packed: dict[str, columns.Column] = {
+        "boundary": [row[0] for row in rows],
+        "source": [row[1] for row in rows],
+        "mode": [row[2] for row in rows],
+        "expected": [row[3] for row in rows],
+        "observed": [row[4] for row in rows],
+    }
+    return columns.encode(packed, codec=codec)
+
+
+def unpack_boundaries(blob: bytes) -> tuple[dict[Expectation, int], dict[Crossing, int]]:
+    """Return (expected, observed) of one request.
+
+    Raises:
+        CodecError: the blob is damaged, a column is missing or holds values of another kind.
+    """
+    decoded = columns.decode(blob, max_raw=MAX_RAW)
+    missing = [name for name in BOUNDARY_COLUMNS if name not in decoded]
+    if missing:
+        raise columns.CodecError(f"boundary counts lack the columns {missing}")
+    expected: dict[Expectation, int] = {}
+    observed: dict[Crossing, int] = {}
+    for row in zip(*(cast("list[object]", decoded[name]) for name in BOUNDARY_COLUMNS), strict=True):
+        boundary, source, mode, wanted, seen = row
+        if not (isinstance(boundary, str) and isinstance(source, str) and isinstance(mode, str)):
+            raise columns.CodecError(f"boundary row {row!r} is not (text, text, text, count, count)")
+        if isinstance(wanted, int) and seen is None and wanted >= 0:
+            expected[boundary, source] = wanted
+        elif isinstance(seen, int) and wanted is None and seen >= 0:
+            observed[boundary, source, mode] = seen
+        else:
+            raise columns.CodecError(f"boundary row {row!r} must have either expected or observed, >= 0")
+    return expected, observed

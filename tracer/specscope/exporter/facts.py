@@ -1,0 +1,66 @@
+"""Facts of drafted token ids that survive redaction: they show map and vocabulary faults at ``steps``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from specscope.chunks import SHIFTS, StepRow
+from specscope.exporter.tokens import TokenStream
+
+
+def add_id_facts(row: StepRow, drafts: Sequence[int], vocab_size: int | None, last: int | None) -> None:
+    """Fill the ``ids_*`` columns from the drafted nodes; ``last`` is the context's last token, if known.
+
+    A step that drafted nothing has no facts: they stay ``None``.
+    """
+    if not drafts:
+        return
+    counts = Counter(drafts)
+    row.ids_min, row.ids_max = min(counts), max(counts)
+    row.ids_distinct = len(counts)
+    row.ids_mode_share = max(counts.values()) / len(drafts)
+    row.ids_even_share = sum(1 for i in drafts if i % 2 == 0) / len(drafts)
+    row.ids_below_zero = sum(1 for i in drafts if i < 0)
+    if vocab_size is not None:
+        row.ids_above_vocab = sum(1 for i in drafts if i >= vocab_size)
+    if last is not None:
+        row.ids_repeats_last = int(drafts[0] == last)
+
+
+def by_depth(drafts: Sequence[int], parents: Sequence[int] | None) -> list[set[int]]:
+    """Return the drafted ids of each depth, from depth 1; without ``parents`` the drafts are a chain.
+
+    A parent that does not stand before its child (a damaged tree) ends the walk: only what is sound is
+    compared.
+    """
+    if parents is None:
+        return [{token} for token in drafts]
+    depths: list[int] = []
+    levels: list[set[int]] = []
+    for index, (token, parent) in enumerate(zip(drafts, parents, strict=False)):
+        if not -1 <= parent < index:
+            break
+        depth = 0 if parent < 0 else depths[parent] + 1
+        depths.append(depth)
+        while len(levels) <= depth:
+            levels.append(set())
+        levels[depth].add(token)
+    return levels
+
+
+def add_shift_match(row: StepRow, levels: Sequence[set[int]], stream: TokenStream, start: int) -> None:
+    """Fill ``shift_hits`` and ``shift_of``; ``start`` is where in ``stream`` the step's first token stands.
+
+    Call it when the chunk closes: the offsets +1 and +2 need tokens that later steps commit.
+    """
+    if not levels:
+        return
+    hits, known = [0] * len(SHIFTS), [0] * len(SHIFTS)
+    for depth, tokens in enumerate(levels):
+        for index, shift in enumerate(SHIFTS):
+            token = stream.at(start + depth + shift)
+            if token is not None:
+                known[index] += 1
+                hits[index] += token in tokens
+    row.shift_hits, row.shift_of = hits, known

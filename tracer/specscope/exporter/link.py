@@ -1,0 +1,136 @@
+"""The connection to the receiver: the SDK's OTLP/HTTP exporters, one attempt a call.
+
+The SDK's exporters retry by themselves, each version in its own way and for up to 63 s, with log lines
+that would flood the engine's output. Here every attempt ends in an answer of ours, raised from the HTTP
+session as an error that all versions (1.27 lets it through, later ones take it as final) pass back at
+once; the one retry loop is :mod:`.sender`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import requests
+from google.protobuf.message import DecodeError
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.sdk.metrics.export import MetricsData
+from opentelemetry.sdk.trace import ReadableSpan
+
+from specscope.settings import Settings
+
+CONNECT_S: Final = 3.0
+READ_S: Final = 10.0
+"""Seconds between two bytes of an answer; a receiver that commits to disk answers in milliseconds."""
+
+# What a repetition of the same bytes cannot mend (OTLP/HTTP: 400; 413 and 422 by proxies and servers).
+_REJECTED: Final = frozenset({400, 413, 422})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How one attempt ended. ``why`` says it for a log line, empty when it was taken."""
+
+    why: str = ""
+    rejected: bool = False
+    """The receiver will never take these bytes."""
+    refused_spans: int = 0
+    """Spans that it did not take although it took the request (OTLP partial success)."""
+
+    @property
+    def taken(self) -> bool:
+        """Say whether the receiver has the data."""
+        return not self.why
+
+
+class _NotTaken(requests.exceptions.RequestException):
+    """Carries the end of an attempt through the SDK's exporter."""
+
+
+class _Session(requests.Session):
+    """Keeps how the last attempt ended, and bounds its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = Answer()
+        self.deadline: float | None = None
+
+    def request(self, *args: Any, **kwargs: Any) -> requests.Response:
+        read = READ_S
+        if self.deadline is not None:
+            read = min(READ_S, max(0.1, self.deadline - time.monotonic()))
+        kwargs |= {"timeout": (min(CONNECT_S, read), read), "allow_redirects": False}
+        try:
+            response = super().request(*args, **kwargs)
+        except requests.exceptions.RequestException as error:
+            self.answer = Answer(f"{type(error).__name__}")
+            raise _NotTaken(str(error)) from error
+        if not 200 <= response.status_code < 300:
+            why = f"HTTP {response.status_code} {response.reason or ''}".strip()
+            self.answer = Answer(why, rejected=response.status_code in _REJECTED)
+            raise _NotTaken(why)
+        self.answer = Answer(refused_spans=_refused(response.content))
+        return response
+
+
+def _refused(body: bytes) -> int:
+    try:
+        return ExportTraceServiceResponse.FromString(body).partial_success.rejected_spans
+    except DecodeError:  # an answer in JSON, or none that we know
+        return 0
+
+
+def _loopback(endpoint: str) -> bool:
+    host = urlsplit(endpoint).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class Link:
+    """Sends spans and metrics to the receiver of ``settings``."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Connect nothing yet."""
+        self.endpoint = settings.endpoint
+        self._session = _Session()
+        # A proxy set for downloads must not catch what goes to this very machine.
+        self._session.trust_env = not _loopback(settings.endpoint)
+        common: dict[str, Any] = {
+            "headers": dict(settings.headers),
+            "compression": Compression.Gzip,
+            "session": self._session,
+            "timeout": READ_S,
+        }
+        self._spans = OTLPSpanExporter(endpoint=f"{self.endpoint}/v1/traces", **common)
+        self._metrics = OTLPMetricExporter(endpoint=f"{self.endpoint}/v1/metrics", **common)
+
+    def until(self, deadline: float) -> None:
+        """Let no attempt last beyond ``deadline`` (``time.monotonic``)."""
+        self._session.deadline = deadline
+
+    def send_spans(self, spans: Sequence[ReadableSpan]) -> Answer:
+        """Send spans once; never raises."""
+        return self._attempt(lambda: self._spans.export(spans))
+
+    def send_metrics(self, data: MetricsData) -> Answer:
+        """Send metrics once; never raises."""
+        return self._attempt(lambda: self._metrics.export(data))  # pyright: ignore[reportUnknownMemberType]
+
+    def _attempt(self, call: Callable[[], object]) -> Answer:
+        self._session.answer = Answer("nothing was sent", rejected=True)
+        try:
+            call()
+        except _NotTaken:
+            pass
+        except Exception as error:  # noqa: BLE001 - e.g. a span that this SDK cannot encode
+            return Answer(f"{type(error).__name__}: {error}", rejected=True)
+        return self._session.answer

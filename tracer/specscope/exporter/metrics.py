@@ -1,0 +1,131 @@
+"""The ledger and the tracer's own counts as finished OTLP metrics, cumulative since the process started.
+
+Built by hand like the spans: the SDK would give a restarted exporter's sums a new start time, and the
+server takes a new start time for a new process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import Resource
+
+from specscope import convention as c
+from specscope.exporter.spans import SCOPE
+from specscope.frames import Beat
+
+Labels = dict[str, str]
+Series = Iterable[tuple[Labels, int | float]]
+
+
+class _Builder:
+    def __init__(self, start_ns: int, now_ns: int) -> None:
+        self._start_ns, self._now_ns = start_ns, now_ns
+        self.metrics: list[Metric] = []
+
+    def _points(self, series: Series) -> list[NumberDataPoint]:
+        return [NumberDataPoint(labels, self._start_ns, self._now_ns, value) for labels, value in series]
+
+    def sum(self, name: str, unit: str, description: str, series: Series) -> None:
+        if points := self._points(series):
+            data = Sum(points, AggregationTemporality.CUMULATIVE, True)
+            self.metrics.append(Metric(name, description, unit, data))
+
+    def gauge(self, name: str, unit: str, description: str, series: Series) -> None:
+        if points := self._points(series):
+            self.metrics.append(Metric(name, description, unit, Gauge(points)))
+
+
+def build(
+    resource: Resource,
+    start_ns: int,
+    now_ns: int,
+    beat: Beat,
+    *,
+    speculation: bool | None,
+    dropped: Mapping[str, int],
+    export_failures: int,
+) -> MetricsData:
+    """Return everything that a heartbeat tells, in one batch.
+
+    ``start_ns`` and ``now_ns`` are wall clock. ``speculation`` is ``None`` until the engine has said
+    whether it drafts; it is then not sent. ``dropped`` adds the exporter's own to the engine process'.
+    """
+    b = _Builder(start_ns, now_ns)
+    b.gauge(
+        c.METRIC_HEARTBEAT,
+        "s",
+        "Wall clock of the process' last heartbeat",
+        [({}, beat.anchor.wall_ns / 1e9)],
+    )
+    b.sum(
+        c.METRIC_EXPECTED,
+        "{crossing}",
+        "Crossings that the passes run so far must have made",
+        [
+            ({c.LABEL_BOUNDARY: name, c.LABEL_SOURCE: source}, n)
+            for (name, source), n in sorted(beat.expected.items())
+        ],
+    )
+    b.sum(
+        c.METRIC_OBSERVED,
+        "{crossing}",
+        "Crossings seen",
+        [
+            ({c.LABEL_BOUNDARY: name, c.LABEL_SOURCE: source, c.LABEL_MODE: mode}, n)
+            for (name, source, mode), n in sorted(beat.observed.items())
+        ],
+    )
+    b.gauge(
+        c.METRIC_ARMED,
+        "1",
+        "1: the boundary can be seen; 0: it cannot, for the reason given",
+        [
+            ({c.LABEL_BOUNDARY: name} | ({} if armed else {c.LABEL_REASON: reason}), int(armed))
+            for name, (armed, reason) in sorted(beat.armed.items())
+        ],
+    )
+    b.sum(
+        c.METRIC_REQUESTS,
+        "{request}",
+        "Requests that reached the process",
+        [({c.LABEL_KIND: kind}, n) for kind, n in sorted(beat.requests.items())],
+    )
+    if speculation is not None:
+        b.gauge(c.METRIC_SPECULATION, "1", "1: the engine is set to draft", [({}, int(speculation))])
+    reasons = sorted({*beat.dropped, *dropped})
+    b.sum(
+        c.METRIC_DROPPED,
+        "{record}",
+        "Records and spans that were lost",
+        [
+            ({c.LABEL_REASON: reason}, beat.dropped.get(reason, 0) + dropped.get(reason, 0))
+            for reason in reasons
+        ],
+    )
+    b.gauge(c.METRIC_QUEUED, "{record}", "Records waiting for the exporter", [({}, beat.queued)])
+    b.sum(c.METRIC_EXPORT_FAILURES, "{export}", "Exports that did not arrive", [({}, export_failures)])
+    b.sum(
+        c.METRIC_HOOK_ERRORS,
+        "{error}",
+        "Exceptions caught in the tracer's hooks",
+        [({c.LABEL_HOOK: hook}, n) for hook, n in sorted(beat.hook_errors.items())],
+    )
+    b.sum(
+        c.METRIC_ENGINE_THREAD,
+        "ns",
+        "Time that the tracer took from the engine thread",
+        [({}, beat.engine_thread_ns)],
+    )
+    scope = ScopeMetrics(SCOPE, b.metrics, "")
+    return MetricsData([ResourceMetrics(resource, [scope], "")])

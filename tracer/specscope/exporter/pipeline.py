@@ -1,0 +1,356 @@
+"""Records in, finished spans out: request state, chunks and rollups of one engine process."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from opentelemetry.sdk.trace import ReadableSpan
+
+from specscope import chunks, rollup
+from specscope import convention as c
+from specscope.exporter import facts
+from specscope.exporter.requests import Chunk, PassKinds, RequestState, RequestTable
+from specscope.exporter.spans import Attributes, Spans
+from specscope.exporter.tokens import TokenStream
+from specscope.frames import Beat, Hello
+from specscope.records import (
+    DraftExtend,
+    EngineFacts,
+    HiddenStats,
+    PrefillPass,
+    Record,
+    RequestFinished,
+    RequestStarted,
+    VerifyStep,
+)
+
+_logger = logging.getLogger("specscope.exporter")
+
+SECOND: Final = 1_000_000_000
+CHUNK_NS: Final = SECOND
+ROLLUP_NS: Final = SECOND
+RETELL_NS: Final = 5 * SECOND
+"""A running request's span, with its boundary counts, is sent again this often while it changes."""
+_SEQ_STRIDE: Final = 1 << 40
+"""Sequence numbers of one exporter; those of the next one start above, so that none is used twice."""
+
+BROKEN: Final = "record_error"
+EVICTED: Final = "request_evicted"
+
+
+class Pipeline:
+    """Turns the records of one process into spans, which ``out`` takes. Not thread-safe."""
+
+    def __init__(
+        self, hello: Hello, out: Callable[[ReadableSpan], None], *, codec: int | None = None
+    ) -> None:
+        """Speak for ``hello``; ``codec`` as in :func:`specscope.columns.encode`."""
+        self.spans = Spans(hello)
+        self.beat: Beat | None = None
+        """The last heartbeat."""
+        self.facts: EngineFacts | None = None
+        self.taken = 0
+        """Records so far."""
+        self.dropped: Counter[str] = Counter()
+        self._settings = hello.settings
+        self._anchor = hello.anchor
+        self._out = out
+        self._codec = codec
+        self._requests = RequestTable()
+        self._kinds = PassKinds()
+        self._open: OrderedDict[str, RequestState] = OrderedDict()
+        self._rollup = rollup.Rollup()
+        self._rollup_seq = self._chunk_seq = hello.generation * _SEQ_STRIDE
+        self._rolled_ns = 0
+        self._rolled_record = 0
+        self._now = 0
+        self._complained = False
+
+    # --- in ---------------------------------------------------------------------------------------
+
+    def take(self, record: Record, now_ns: int) -> None:
+        """Take one record; ``now_ns`` is this process' monotonic clock. A broken record is counted."""
+        self._now = now_ns
+        self.taken += 1
+        try:
+            if isinstance(record, VerifyStep):
+                self._verify(record)
+            elif isinstance(record, DraftExtend):
+                self._extend(record)
+            elif isinstance(record, PrefillPass):
+                self._prefill(record)
+            elif isinstance(record, RequestStarted):
+                self._started(record, whole=True)
+            elif isinstance(record, RequestFinished):
+                self._finished(record)
+            else:
+                self.engine(record, 0)
+        except Exception as error:  # noqa: BLE001 - one broken record must not cost the others
+            self._complain(type(record).__name__, error)
+
+    def _complain(self, what: str, error: Exception) -> None:
+        self.dropped[BROKEN] += 1
+        if not self._complained:
+            self._complained = True
+            _logger.warning("specscope exporter: %s: %s: %s", what, type(error).__name__, error)
+
+    def engine(self, record: EngineFacts, number: int) -> None:
+        """Take the ``number``-th engine record of the process; telling one again changes nothing."""
+        self.facts = record
+        self._out(self.spans.engine(record, number, self._anchor))
+
+    def resume(self, record: RequestStarted) -> None:
+        """Take the start of a request whose earlier steps another exporter had."""
+        self._started(record, whole=False)
+
+    def take_beat(self, beat: Beat) -> None:
+        """Take a heartbeat: newer clocks and counts."""
+        self.beat, self._anchor = beat, beat.anchor
+
+    def _state(self, uid: str, wall_ns: int) -> RequestState:
+        state = self._requests.get(uid)
+        if state is None:
+            state, gone = self._requests.add(uid)
+            state.first_wall_ns = state.last_wall_ns = wall_ns
+            state.whole = False
+            state.next_chunk = self._chunk_seq
+            if gone is not None:
+                self.dropped[EVICTED] += 1
+                self._close(gone)
+        state.last_wall_ns = max(state.last_wall_ns, wall_ns)
+        state.changed = True
+        return state
+
+    def _started(self, record: RequestStarted, *, whole: bool) -> None:
+        known = self._requests.get(record.uid) is not None
+        state = self._state(record.uid, self._anchor.wall(record.t_ns))
+        state.started = record
+        if not known:
+            state.first_wall_ns = record.arrival_ns or state.first_wall_ns
+            if whole:
+                state.whole, state.next_chunk = True, 0
+            state.stream = TokenStream(record.prompt_ids if whole else None)
+
+    def _prefill(self, record: PrefillPass) -> None:
+        wall = self._anchor.wall(record.t_ns)
+        kind = self._kinds.number(record.expected, record.crossed)
+        for uid, cached in zip(record.uids, record.cached, strict=True):
+            state = self._state(uid, wall)
+            state.totals.prefills += 1
+            state.passes[kind] += 1
+            # Later chunks of a chunked prefill tell the same hit again, or 0.
+            state.cached = max(cached, state.cached or 0)
+
+    def _verify(self, record: VerifyStep) -> None:
+        wall = self._anchor.wall(record.t_ns)
+        kind = self._kinds.number(record.expected, record.crossed)
+        for index, uid in enumerate(record.uids):
+            state = self._state(uid, wall)
+            overshoot = bool(record.overshoot) and record.overshoot[index]
+            row = chunks.StepRow(
+                step=record.step,
+                t=wall,
+                mode=record.mode,
+                batch_size=record.batch_size,
+                row=record.rows[index],
+                context=record.context[index],
+                drafted_depth=record.drafted_depth[index],
+                drafted_nodes=record.drafted_nodes[index],
+                accepted=record.accepted[index],
+                bonus=record.bonus[index],
+                committed=record.committed[index],
+                overshoot=int(overshoot),
+                weight_version=record.weight_version,
+            )
+            stream = state.stream
+            if stream is not None and (copied := stream.copies()) is not None:
+                row.copy_like = int(copied)
+            chunk = self._chunk(state) if self._settings.at_least(c.DETAIL_STEPS) else None
+            if chunk is not None:
+                self._token_facts(record, index, row, stream, chunk)
+                chunk.steps.append(row)
+            if overshoot:
+                state.totals.overshoot += 1
+            else:
+                state.passes[kind] += 1
+                self._count(state, row, wall)
+                _follow(stream, record, index)
+            if chunk is not None and len(chunk.steps) >= chunks.MAX_STEPS:
+                self._close(state)
+
+    def _token_facts(
+        self, record: VerifyStep, index: int, row: chunks.StepRow, stream: TokenStream | None, chunk: Chunk
+    ) -> None:
+        if record.draft_tokens is not None:
+            drafts = record.draft_tokens[index]
+            vocab = None if self.facts is None else self.facts.config.get("vocab_size")
+            last = None if stream is None else stream.at(stream.length - 1)
+            facts.add_id_facts(row, drafts, vocab if isinstance(vocab, int) else None, last)
+            parents = None if record.parents is None else record.parents[index]
+            if stream is not None and record.output_ids is not None and not row.overshoot:
+                chunk.drafts.append((row, facts.by_depth(drafts, parents), stream.length))
+        if self._settings.at_least(c.DETAIL_TOKENS):
+            for name in chunks.TOKEN_COLUMNS:
+                values = getattr(record, name)
+                if values is not None:
+                    setattr(row, name, list(values[index]))
+
+    def _count(self, state: RequestState, row: chunks.StepRow, wall_ns: int) -> None:
+        totals = state.totals
+        totals.verify_steps += 1
+        totals.drafted_depth += row.drafted_depth
+        totals.drafted_nodes += row.drafted_nodes
+        totals.accepted += row.accepted
+        totals.bonus += row.bonus
+        totals.committed += row.committed
+        totals.zero_steps += row.drafted_depth > 0 and row.accepted == 0
+        if state.kind in (c.KIND_HEALTH_CHECK, c.KIND_WARMUP):
+            return
+        self._rollup.add(
+            wall_ns,
+            rollup.StepFacts(
+                drafted_depth=row.drafted_depth,
+                drafted_nodes=row.drafted_nodes,
+                accepted=row.accepted,
+                bonus=row.bonus,
+                committed=row.committed,
+                context=row.context,
+                row=row.row,
+                batch_size=row.batch_size,
+                mode=row.mode,
+                cached_tokens=state.cached,
+                temperature=None if state.started is None else state.started.temperature,
+                copy_like=None if row.copy_like is None else bool(row.copy_like),
+            ),
+        )
+
+    def _extend(self, record: DraftExtend) -> None:
+        wall = self._anchor.wall(record.t_ns)
+        kind = self._kinds.number(record.expected, record.crossed)
+        for index, uid in enumerate(record.uids):
+            state = self._state(uid, wall)
+            state.passes[kind] += 1
+            if not self._settings.at_least(c.DETAIL_STEPS):
+                continue
+            row = chunks.ExtendRow(
+                step=record.step,
+                t=wall,
+                after=record.after,
+                mode=record.mode,
+                fed_width=record.fed_width,
+                dtype=record.dtype,
+                aux_states=record.aux_states,
+                fc_in=record.fc_in,
+                fc_ran=record.fc_ran,
+            )
+            hidden: HiddenStats | None = record.hidden[index] if record.hidden else None
+            if hidden is not None:
+                row.rows, row.mean, row.std, row.rms = hidden.rows, hidden.mean, hidden.std, hidden.rms
+                row.max_abs, row.nonfinite, row.zero_rows = hidden.max_abs, hidden.nonfinite, hidden.zero_rows
+            chunk = self._chunk(state)
+            chunk.extends.append(row)
+            if len(chunk.extends) >= chunks.MAX_EXTENDS:
+                self._close(state)
+
+    def _finished(self, record: RequestFinished) -> None:
+        state = self._state(record.uid, self._anchor.wall(record.t_ns))
+        state.finished = record
+        self._close(state)
+        state.stream = None
+        self._requests.end(state)
+        self._tell(state)
+
+    # --- out --------------------------------------------------------------------------------------
+
+    def _chunk(self, state: RequestState) -> Chunk:
+        if state.chunk is None:
+            state.chunk = Chunk(self._now, self.taken, state.totals.verify_steps)
+            self._open[state.uid] = state
+        return state.chunk
+
+    def _close(self, state: RequestState) -> None:
+        """Send the request's open chunk, if it has one."""
+        chunk, state.chunk = state.chunk, None
+        self._open.pop(state.uid, None)
+        if chunk is None:
+            return
+        for row, levels, start in chunk.drafts:
+            if state.stream is not None:
+                facts.add_shift_match(row, levels, state.stream, start)
+        payload: Attributes = {}
+        if chunk.steps:
+            tokens = self._settings.at_least(c.DETAIL_TOKENS)
+            payload[c.CHUNK_STEPS] = chunks.pack_steps(chunk.steps, tokens=tokens, codec=self._codec)
+        if chunk.extends:
+            payload[c.CHUNK_EXTENDS] = chunks.pack_extends(chunk.extends, codec=self._codec)
+        seq, state.next_chunk = state.next_chunk, state.next_chunk + 1
+        self._chunk_seq += 1
+        times = [row.t for row in chunk.steps] + [row.t for row in chunk.extends]
+        self._out(
+            self.spans.steps(state, seq, chunk.first_step, payload, (min(times), max(times)), self._anchor)
+        )
+
+    def _tell(self, state: RequestState) -> None:
+        """Send the request span as it stands."""
+        expected, observed = self._kinds.sum(state.passes)
+        blob = chunks.pack_boundaries(expected, observed, codec=self._codec)
+        state.told_ns, state.changed = self._now, False
+        self._out(self.spans.request(state, blob, self._anchor))
+
+    def tick(self, now_ns: int, *, last: bool = False) -> int:
+        """Send what is due; call it several times a second. ``last``: send everything.
+
+        Returns the number of the newest record of which nothing is held back any more.
+        """
+        self._now = now_ns
+        due = now_ns - CHUNK_NS
+        while self._open:
+            state = next(iter(self._open.values()))
+            if not last and state.chunk is not None and state.chunk.opened_ns > due:
+                break
+            self._guard(state, self._close)
+        if last or now_ns - self._rolled_ns >= ROLLUP_NS:
+            self._rolled_ns, self._rolled_record = now_ns, self.taken
+            self._roll()
+            for state in self._requests:
+                if state.changed and self._retell(state, last=last):
+                    self._guard(state, self._tell)
+        held = next((s.chunk for s in self._open.values() if s.chunk is not None), None)
+        return self._rolled_record if held is None else min(self._rolled_record, held.first_record - 1)
+
+    def _retell(self, state: RequestState, *, last: bool) -> bool:
+        if (
+            last
+            or state.told_ns < 0
+            or state.finished is not None
+            or not self._settings.at_least(c.DETAIL_STEPS)
+        ):
+            return True
+        return self._now - state.told_ns >= RETELL_NS
+
+    def _guard(self, state: RequestState, action: Callable[[RequestState], None]) -> None:
+        try:
+            action(state)
+        except Exception as error:  # noqa: BLE001 - one broken request must not cost the others
+            self._complain(f"request {state.uid}", error)
+            state.changed = False
+
+    def _roll(self) -> None:
+        wall_ns = self._anchor.wall(self._now)
+        for bucket, rows in self._rollup.take():
+            blob = rollup.pack(rows, codec=self._codec)
+            self._out(self.spans.rollup(self._rollup_seq, bucket, blob, wall_ns, self._anchor))
+            self._rollup_seq += 1
+
+
+def _follow(stream: TokenStream | None, record: VerifyStep, index: int) -> None:
+    """Add what a step committed to the request's context."""
+    if stream is None:
+        return
+    if record.output_ids is None:
+        stream.skip(record.committed[index])
+    else:
+        stream.append(record.output_ids[index])
