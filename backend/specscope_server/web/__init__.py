@@ -1,1 +1,5 @@
-"""The pages: routes and what they hand to the templates."""
+"""The pages: view models, templates' context and routes."""
+
+from specscope_server.web.routes import router
+
+__all__ = ["router"]

@@ -1,0 +1,155 @@
+"""View model of one engine: its path, acceptance over time and by position, configuration, processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from specscope_frontend.charts import TimelinePoint, acceptance_timeline, per_position
+from specscope_frontend.charts.figure import Figure
+from specscope_frontend.charts.positions import conditional, unconditional
+
+from specscope_server.diagnosis.model import ExtendEvidence
+from specscope_server.store.model import BoundaryState, EngineRow
+from specscope_server.store.port import Store
+from specscope_server.web import engine_states, stats
+from specscope_server.web.engine_states import FindingView, Judged
+from specscope_server.web.overview import no_data
+from specscope_server.web.stations import Station, gaps, stations
+from specscope_server.web.stats import Acceptance, Stat
+from specscope_server.web.windows import Window
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRow:
+    """One draft position: steps that drafted and accepted it, and both rates."""
+
+    position: int
+    drafted: int
+    accepted: int
+    unconditional: float | None
+    conditional: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigGroup:
+    """One part of the reported configuration as (dotted name, value) pairs."""
+
+    name: str
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePage:
+    """The whole page."""
+
+    row: EngineRow
+    judged: Judged
+    window: Window
+    findings: tuple[FindingView, ...]
+    stations: tuple[Station, ...]
+    broken: tuple[Station, ...]
+    recent: Mapping[tuple[str, str], tuple[int, int]]
+    judge_s: float
+    extends: tuple[ExtendEvidence, ...]
+    numbers: tuple[Stat, ...]
+    timeline: Figure | None
+    points: tuple[TimelinePoint, ...]
+    positions: Figure | None
+    position_rows: tuple[PositionRow, ...]
+    config: tuple[ConfigGroup, ...]
+    dropped: tuple[tuple[str, int], ...]
+    hook_errors: tuple[tuple[str, int], ...]
+
+
+def build(
+    store: Store, workspace: str, engine_uid: str, window: Window, now: datetime, judge_s: float
+) -> EnginePage | None:
+    """Read the store and return the page, ``None`` when the workspace has no such engine."""
+    since = window.since(now)
+    row = store.engine(workspace, engine_uid, since)
+    if row is None:
+        return None
+    judged = engine_states.judge(store, engine_uid, now, judge_s)
+    points = [
+        TimelinePoint(p.start, a.length, a.rate, a.steps)
+        for p in store.series(workspace, engine_uid, since, now, window.bucket_s)
+        for a in (Acceptance.of_counts(p.counts),)
+    ]
+    evidence = judged.evidence
+    return EnginePage(
+        row=row,
+        judged=judged,
+        window=window,
+        findings=tuple(engine_states.finding_view(f) for f in store.findings(workspace, engine_uid)),
+        stations=tuple(stations(row.ledger)),
+        broken=tuple(gaps(row.ledger)),
+        recent=_recent(evidence.window if evidence else ()),
+        judge_s=judge_s,
+        extends=evidence.extends if evidence else (),
+        numbers=_numbers(row, window),
+        timeline=acceptance_timeline(points, bucket_s=window.bucket_s, since=since, until=now)
+        if points
+        else None,
+        points=tuple(points),
+        positions=per_position(row.positions) if row.positions else None,
+        position_rows=_position_rows(row.positions),
+        config=tuple(config_groups(row.config)),
+        dropped=_sum(p.dropped for p in row.processes),
+        hook_errors=_sum(p.hook_errors for p in row.processes),
+    )
+
+
+def _numbers(row: EngineRow, window: Window) -> tuple[Stat, ...]:
+    counts = Acceptance.of_counts(row.counts) if row.counts else None
+    why = no_data(row, window)
+    found = [
+        stats.length_stat(counts, why),
+        stats.rate_stat(counts, why),
+        stats.zero_stat(counts, why),
+        stats.depth_stat(counts, why),
+    ]
+    node_yield = stats.yield_stat(counts) if counts else None
+    return (*found, node_yield) if node_yield else tuple(found)
+
+
+def _recent(window: Sequence[BoundaryState]) -> dict[tuple[str, str], tuple[int, int]]:
+    return {(s.boundary, s.source): (s.expected, s.observed_total) for s in window}
+
+
+def _position_rows(positions: Sequence[tuple[int, int]]) -> tuple[PositionRow, ...]:
+    rates = zip(positions, unconditional(positions), conditional(positions), strict=True)
+    return tuple(PositionRow(i + 1, p[0], p[1], u, k) for i, (p, u, k) in enumerate(rates))
+
+
+def _sum(counters: Iterator[Mapping[str, int]]) -> tuple[tuple[str, int], ...]:
+    total: dict[str, int] = {}
+    for counter in counters:
+        for name, value in counter.items():
+            total[name] = total.get(name, 0) + value
+    return tuple(sorted((name, n) for name, n in total.items() if n))
+
+
+def config_groups(config: Mapping[str, Any]) -> Iterator[ConfigGroup]:
+    """Yield the configuration by its top-level parts, nested names dotted; loose values come first."""
+    loose = [(name, _text(value)) for name, value in config.items() if not isinstance(value, Mapping)]
+    if loose:
+        yield ConfigGroup("general", tuple(loose))
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield ConfigGroup(name, tuple(_flat("", cast("Mapping[str, Any]", value))))
+
+
+def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(f"{prefix}{name}.", cast("Mapping[str, Any]", value))
+        else:
+            yield f"{prefix}{name}", _text(value)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,114 @@
+"""View model of the overview: what needs a person first, then every engine with its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from specscope_frontend.charts import Spark, position_bars, sparkline
+from specscope_frontend.charts.spark import Bar
+
+from specscope_server.store.model import EngineRow, SeriesPoint
+from specscope_server.store.port import Store
+from specscope_server.web import engine_states, stats
+from specscope_server.web.engine_states import FindingView, Judged
+from specscope_server.web.stats import Acceptance, Stat
+from specscope_server.web.windows import Window
+
+SPARK_WIDTH, SPARK_HEIGHT = 300, 44
+BARS_WIDTH, BARS_HEIGHT = 150, 44
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCard:
+    """One engine on the overview."""
+
+    row: EngineRow
+    judged: Judged
+    length: Stat
+    rate: Stat
+    length_line: Spark
+    rate_line: Spark
+    bars: list[Bar]
+    findings: tuple[FindingView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StateCount:
+    """How many engines are in a state."""
+
+    word: str
+    tone: str
+    engines: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The whole page."""
+
+    window: Window
+    findings: tuple[FindingView, ...]
+    engines: tuple[EngineCard, ...]
+    states: tuple[StateCount, ...]
+
+
+def no_data(row: EngineRow, window: Window) -> str:
+    """Say why an engine has no counts in the window."""
+    if row.last_request is None:
+        return f"no data in the last {window.label}: no request so far"
+    return f"no data in the last {window.label}"
+
+
+def values_on(
+    buckets: Sequence[datetime], points: Sequence[SeriesPoint]
+) -> tuple[list[float | None], list[float | None]]:
+    """Return acceptance length and rate per bucket; ``None`` without data or where undefined."""
+    by_start: Mapping[datetime, Acceptance] = {p.start: Acceptance.of_counts(p.counts) for p in points}
+    found = [by_start.get(start) for start in buckets]
+    return [a.length if a else None for a in found], [a.rate if a else None for a in found]
+
+
+def build(store: Store, workspace: str, window: Window, now: datetime, judge_s: float) -> Overview:
+    """Read the store and return the page; engines are judged over the last ``judge_s`` seconds."""
+    since = window.since(now)
+    rows = store.engines(workspace, since)
+    findings = [engine_states.finding_view(f) for f in store.findings(workspace)]
+    buckets = window.buckets(now)
+    lines = {
+        row.engine_uid: values_on(
+            buckets, store.series(workspace, row.engine_uid, since, now, window.bucket_s)
+        )
+        for row in rows
+    }
+    # One scale for all engines, so that lines can be compared by eye.
+    highest = max((v for length, _ in lines.values() for v in length if v is not None), default=1.0)
+    cards: list[EngineCard] = []
+    for row in rows:
+        length, rate = lines[row.engine_uid]
+        counts = Acceptance.of_counts(row.counts) if row.counts else None
+        why = no_data(row, window)
+        cards.append(
+            EngineCard(
+                row,
+                engine_states.judge(store, row.engine_uid, now, judge_s),
+                stats.length_stat(counts, why),
+                stats.rate_stat(counts, why),
+                sparkline(length, width=SPARK_WIDTH, height=SPARK_HEIGHT, floor=0.0, top=max(highest, 1.0)),
+                sparkline(rate, width=SPARK_WIDTH, height=SPARK_HEIGHT, floor=0.0, top=1.0),
+                position_bars(row.positions, width=BARS_WIDTH, height=BARS_HEIGHT),
+                tuple(f for f in findings if f.row.engine_uid == row.engine_uid),
+            )
+        )
+    # Two stable passes: newest first among equals, then the most urgent state on top.
+    cards.sort(key=lambda card: card.row.started, reverse=True)
+    cards.sort(key=lambda card: engine_states.urgency(card.judged.state.word))
+    return Overview(window, tuple(findings), tuple(cards), _states(cards))
+
+
+def _states(cards: Sequence[EngineCard]) -> tuple[StateCount, ...]:
+    tally: dict[str, int] = {}
+    for card in cards:
+        word = card.judged.state.word
+        tally[word] = tally.get(word, 0) + 1
+    return tuple(StateCount(word, engine_states.tone(word), n) for word, n in tally.items())

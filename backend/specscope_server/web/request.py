@@ -1,0 +1,225 @@
+"""View model of one request: verdict, acceptance per verify step, boundaries, hidden-state facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from specscope import convention as c
+from specscope_frontend.charts import VerifyBar, verify_steps
+from specscope_frontend.charts.figure import Figure
+
+from specscope_server.store.model import RequestDetail, RequestRow
+from specscope_server.store.port import Store
+from specscope_server.web import format as f
+from specscope_server.web import stats, verdict
+from specscope_server.web.stations import Station, stations
+from specscope_server.web.stats import Acceptance, Stat
+from specscope_server.web.verdict import Verdict
+
+STEPS_SHOWN: Final = 400
+"""Verify steps on one page: a bar stays three pixels wide on a wide screen."""
+
+ID_FACTS: Final[Mapping[str, str]] = {
+    "ids_min": "smallest drafted id",
+    "ids_max": "largest drafted id",
+    "ids_distinct": "distinct drafted ids",
+    "ids_mode_share": "share of the most frequent id",
+    "ids_even_share": "share of even ids",
+    "ids_below_zero": "ids below 0",
+    "ids_above_vocab": "ids outside the target's vocabulary",
+    "ids_repeats_last": "first draft repeats the last token",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One verify step for the table. ``after_s`` is the time since the first step shown."""
+
+    number: int
+    engine_step: int | None
+    after_s: float | None
+    values: Mapping[str, Any]
+    accepted: int
+    rejected: int
+    bonus: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendGroup:
+    """Draft extends alike in what was fed: how many, and the range of their hidden-state statistics."""
+
+    after: str
+    fed_width: int | None
+    fc_in: int | None
+    aux_states: int | None
+    dtype: str
+    passes: int
+    fc_ran: int | None
+    mismatch: bool
+    ranges: Mapping[str, tuple[float, float] | None]
+    nonfinite: int | None
+    zero_rows: int | None
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPage:
+    """The whole page."""
+
+    request: RequestRow
+    verdict: Verdict
+    numbers: tuple[Stat, ...]
+    facts: tuple[Stat, ...]
+    figure: Figure | None
+    steps: tuple[StepRow, ...]
+    id_facts: tuple[str, ...]
+    trees: bool
+    first: int
+    total: int
+    before: int | None
+    following: int | None
+    rejection: tuple[int, int] | None
+    stations: tuple[Station, ...]
+    extend_groups: tuple[ExtendGroup, ...]
+    extends: Sequence[Mapping[str, Any]]
+    no_steps: str
+
+
+def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | None:
+    """Read the store and return the page from verify step ``first`` on, ``None`` for an unknown uid."""
+    detail = store.request(workspace, uid, first, STEPS_SHOWN)
+    if detail is None:
+        return None
+    request = detail.request
+    rows = _steps(detail, first)
+    bars = [VerifyBar(r.number, int(r.values.get("drafted_depth") or 0), r.accepted, r.bonus) for r in rows]
+    last = first + len(rows)
+    whole = first == 0 and last >= detail.steps_total
+    return RequestPage(
+        request=request,
+        verdict=verdict.judge(detail),
+        numbers=_numbers(request),
+        facts=_facts(request),
+        figure=verify_steps(bars) if bars else None,
+        steps=tuple(rows),
+        id_facts=tuple(name for name in ID_FACTS if any(r.values.get(name) is not None for r in rows)),
+        trees=any(r.values.get("drafted_nodes") != r.values.get("drafted_depth") for r in rows),
+        first=first,
+        total=detail.steps_total,
+        before=max(0, first - STEPS_SHOWN) if first else None,
+        following=last if last < detail.steps_total else None,
+        rejection=verdict.longest_rejection([r.values for r in rows]) if whole else None,
+        stations=tuple(s for s in stations(detail.boundaries) if s.crossings),
+        extend_groups=tuple(_groups(detail.extends)),
+        extends=detail.extends,
+        no_steps=_why_no_steps(request),
+    )
+
+
+def _numbers(request: RequestRow) -> tuple[Stat, ...]:
+    counts = Acceptance.of_totals(request.totals)
+    found = [
+        stats.length_stat(counts, stats.NO_STEPS),
+        stats.rate_stat(counts, stats.NO_STEPS),
+        Stat("Verify steps", f.count(counts.steps), "steps"),
+        Stat("Steps accepting nothing", f.count(counts.zero_steps), f"of {f.count(counts.steps)} steps"),
+    ]
+    node_yield = stats.yield_stat(counts)
+    return (*found, node_yield) if node_yield else tuple(found)
+
+
+def _facts(request: RequestRow) -> tuple[Stat, ...]:
+    took = (request.end - request.arrival).total_seconds() if request.end else None
+    why_open = "not ended" if request.state == c.STATE_RUNNING else "its end was not seen"
+    totals = request.totals
+    return (
+        _recorded("Prompt", f.count(request.prompt_tokens), "tokens"),
+        _recorded("From prefix cache", f.count(request.cached_tokens), "tokens"),
+        _recorded("Output", f.count(request.output_tokens), "tokens"),
+        Stat("Committed by verify", f.count(totals.committed), "tokens"),
+        Stat("Prefill passes", f.count(totals.prefill_passes), "passes"),
+        Stat("Overshoot steps", f.count(totals.overshoot_steps), "steps"),
+        _recorded("Queued", f.seconds(request.queue_s), ""),
+        _recorded("First token after", f.seconds(request.first_token_s), ""),
+        Stat("Took", f.seconds(took), "", why="" if took is not None else why_open),
+        _recorded("Temperature", f.significant(request.temperature), ""),
+        _recorded("Max tokens", f.count(request.max_tokens), "tokens"),
+    )
+
+
+def _recorded(label: str, value: str, unit: str) -> Stat:
+    return Stat(label, value, unit, why="" if value != f.DASH else "not recorded")
+
+
+def _steps(detail: RequestDetail, first: int) -> list[StepRow]:
+    rows: list[StepRow] = []
+    start = detail.steps[0].get("t") if detail.steps else None
+    for index, values in enumerate(detail.steps):
+        at = values.get("t")
+        depth = int(values.get("drafted_depth") or 0)
+        accepted = int(values.get("accepted") or 0)
+        rows.append(
+            StepRow(
+                first + index + 1,
+                values.get("step"),
+                (at - start) / 1e9 if at is not None and start is not None else None,
+                values,
+                accepted,
+                max(0, depth - accepted),
+                int(values.get("bonus") or 0),
+            )
+        )
+    return rows
+
+
+_STATISTICS: Final = ("mean", "std", "rms", "max_abs")
+
+
+def _groups(extends: Sequence[Mapping[str, Any]]) -> list[ExtendGroup]:
+    alike: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for extend in extends:
+        key = tuple(extend.get(k) for k in ("after", "fed_width", "fc_in", "aux_states", "dtype"))
+        alike.setdefault(key, []).append(extend)
+    groups: list[ExtendGroup] = []
+    for (after, fed, fc_in, aux, dtype), members in alike.items():
+        ran = [m["fc_ran"] for m in members if m.get("fc_ran") is not None]
+        groups.append(
+            ExtendGroup(
+                str(after or ""),
+                fed,
+                fc_in,
+                aux,
+                str(dtype or ""),
+                len(members),
+                sum(ran) if ran else None,
+                fc_in is not None and fed != fc_in,
+                {name: _range(members, name) for name in _STATISTICS},
+                _total(members, "nonfinite"),
+                _total(members, "zero_rows"),
+                _total(members, "rows"),
+            )
+        )
+    return groups
+
+
+def _range(members: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float] | None:
+    known = [float(m[name]) for m in members if m.get(name) is not None]
+    return (min(known), max(known)) if known else None
+
+
+def _total(members: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    known = [int(m[name]) for m in members if m.get(name) is not None]
+    return sum(known) if known else None
+
+
+def _why_no_steps(request: RequestRow) -> str:
+    if not request.totals.verify_steps:
+        return "No verify step ran for this request."
+    if request.detail == c.DETAIL_SUMMARY:
+        return (
+            "Single verify steps are not recorded at detail level summary; "
+            "start the engine with SPECSCOPE_DETAIL=steps to see them."
+        )
+    return "The verify steps of this request did not arrive or were dropped; its totals above did."
