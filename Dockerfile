@@ -29,8 +29,7 @@ COPY frontend frontend
 COPY migrations migrations
 RUN /opt/specscope/bin/pip install --no-deps . \
     && /opt/specscope/bin/pip check \
-    && /opt/specscope/bin/pip uninstall --yes pip setuptools \
-    && /opt/specscope/bin/python -m compileall -q /opt/specscope/lib
+    && /opt/specscope/bin/pip uninstall --yes pip setuptools
 
 
 FROM debian:bookworm-slim
