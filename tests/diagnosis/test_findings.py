@@ -137,7 +137,7 @@ class TestFcBypassed:
         lines = ledger({k: v for k, v in path(400, 32).items() if k[0] != c.DRAFT_FC})
         said = diagnose(evidence(lines, counts(400, 776, 112), config={"draft": {"hidden_size": H}}))
         assert said.findings == ()
-        assert said.unknown["fc_bypassed"] == "this draft has no fc"
+        assert said.unknown == {}
 
     def test_an_idle_engine_does_not_heal(self) -> None:
         idle = replace(

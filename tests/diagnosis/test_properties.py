@@ -84,7 +84,7 @@ any_counts = st.one_of(st.none(), chains())
 
 
 @given(evidences(st.booleans(), any_counts))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_exactly_one_word_and_each_kind_is_found_unknown_or_clear(given_evidence: Evidence) -> None:
     said = diagnose(given_evidence)
     assert said.state.word in WORDS
@@ -100,13 +100,13 @@ def test_exactly_one_word_and_each_kind_is_found_unknown_or_clear(given_evidence
 
 
 @given(evidences(st.just(False), any_counts))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_without_an_armed_boundary_there_is_no_gap(given_evidence: Evidence) -> None:
     assert {f.kind for f in diagnose(given_evidence).findings} <= {"zero_acceptance"}
 
 
 @given(evidences(st.booleans(), st.none()))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_counts_are_never_zero_acceptance_nor_health(given_evidence: Evidence) -> None:
     said = diagnose(given_evidence)
     assert "zero_acceptance" not in {f.kind for f in said.findings}
@@ -114,7 +114,7 @@ def test_no_counts_are_never_zero_acceptance_nor_health(given_evidence: Evidence
 
 
 @given(evidences(st.booleans(), any_counts))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_finding_brings_evidence_a_check_and_a_fix(given_evidence: Evidence) -> None:
     for found in diagnose(given_evidence).findings:
         assert found.sentence.endswith(".")

@@ -54,7 +54,7 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
     fc = facts.line(evidence, c.DRAFT_FC, c.TARGET_FED)
     if fc is None:
         if facts.setting(evidence.config, "fc") is None and evidence.config.get("draft"):
-            return Unknown("this draft has no fc")
+            return CLEAR  # a draft without fc has none to bypass
         return Unknown(facts.why_no_line(evidence, c.DRAFT_FC))
     extend = facts.line(evidence, c.DRAFT_EXTEND, c.TARGET_FED)
     if extend is not None and extend.silent:

@@ -1,0 +1,69 @@
+"""Sending one notification to one address. An empty text says it was taken, else why not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from typing import Any, Final
+
+import httpx
+
+from specscope_server.alerts.payload import headline, text
+from specscope_server.alerts.rules import FIRING, OK
+from specscope_server.alerts.targets import Target, apprise
+
+TIMEOUT_S: Final = 10.0
+"""For a whole attempt at a webhook; apprise has its own limits, 4 s to connect and 4 s to read."""
+ERROR_CHARS: Final = 300
+
+
+async def send(target: Target, body: Mapping[str, Any], threads: Executor) -> str:
+    """Send ``body`` to ``target``; never raises for what the other side does.
+
+    apprise blocks, so it runs in ``threads``: not in those that the store's calls wait for.
+    """
+    if target.webhook:
+        error = await _post(target, body)
+    else:
+        error = await asyncio.get_running_loop().run_in_executor(threads, _apprise, target, body)
+    return error[:ERROR_CHARS]
+
+
+async def _post(target: Target, body: Mapping[str, Any]) -> str:
+    """Post our JSON. A redirect is not followed: it could carry the message to another host."""
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "specscope",
+        "Idempotency-Key": str(body["id"]),
+    }
+    try:
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            httpx.AsyncClient(timeout=TIMEOUT_S) as client,
+            # Streamed, as nothing of the answer but its status is read.
+            client.stream("POST", target.url, content=json.dumps(body), headers=headers) as answer,
+        ):
+            return "" if answer.is_success else f"HTTP {answer.status_code}"
+    except TimeoutError:
+        return f"no answer within {TIMEOUT_S:g} s"
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        return target.scrub(f"{type(error).__name__}: {error}")
+
+
+def _apprise(target: Target, body: Mapping[str, Any]) -> str:
+    library = apprise()
+    kinds = {FIRING: library.NotifyType.FAILURE, OK: library.NotifyType.SUCCESS}
+    kind = kinds.get(body["state"], library.NotifyType.WARNING)
+    service = library.Apprise()
+    service.add(target.url)
+    told = dict(body)
+    try:
+        result = service.notify(body=text(told), title=headline(told), notify_type=kind)
+    except Exception as error:  # noqa: BLE001 - plugins of other authors; whatever they raise, we go on
+        return target.scrub(f"{type(error).__name__}: {error}")
+    if result:
+        return ""
+    said = " ".join(entry.message for entry in result.logs())
+    return target.scrub(said) or "the service did not take the message"

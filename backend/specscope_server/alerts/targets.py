@@ -1,0 +1,90 @@
+"""Addresses of notifications. A URL may hold secrets, so what is stored and shown is a label without them."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+WEBHOOK: Final = "webhook+"
+"""Prefix of a plain http or https URL that gets our JSON; every other URL is apprise's."""
+WEBHOOK_SCHEMES: Final = ("webhook+http", "webhook+https")
+
+
+# All three write whole addresses, with their secrets, into the log.
+for _name in ("httpx", "httpcore", "apprise"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+
+def apprise() -> Any:
+    """Return the apprise module: costly to import, and needed by those alone who use it."""
+    return importlib.import_module("apprise")
+
+
+class TargetError(ValueError):
+    """An address nothing can be sent to; the message repeats no secret of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One address. ``label`` is what may be stored, logged and shown; ``url`` may not."""
+
+    label: str
+    url: str = field(repr=False)
+    webhook: bool
+
+    def scrub(self, message: str) -> str:
+        """Return ``message`` without any part of the address."""
+        parts = {p for p in re.split(r"[/:@?&=#,+%\s]+", self.url) if len(p) >= 4} | {self.url}
+        for part in sorted(parts, key=len, reverse=True):
+            message = message.replace(part, "***")
+        return message
+
+
+def parse_target(url: str) -> Target:
+    """Return the target of a ``--notify`` URL.
+
+    Raises:
+        TargetError: the URL is neither ``webhook+http://``, ``webhook+https://`` nor one apprise knows.
+    """
+    url = url.strip()
+    scheme = url.partition("://")[0].lower()
+    tag = hashlib.sha256(url.encode()).hexdigest()[:6]
+    if scheme in WEBHOOK_SCHEMES:
+        plain = url[len(WEBHOOK) :]
+        return Target(f"{WEBHOOK}{_origin(plain)}/… #{tag}", plain, webhook=True)
+    if scheme in ("http", "https"):
+        raise TargetError(
+            f"a {scheme}:// address is ambiguous: write {WEBHOOK}{scheme}://… to have SpecScope's JSON posted"
+            " there, or the service's apprise URL (https://github.com/caronc/apprise/wiki)"
+        )
+    if "://" not in url or apprise().Apprise.instantiate(url) is None:
+        raise TargetError(
+            f"apprise does not take this {scheme if '://' in url else ''!r} address: check it against"
+            " https://github.com/caronc/apprise/wiki, or post to a webhook+https:// address"
+        )
+    # In many apprise URLs the host itself is a token, so nothing but the service's name is shown.
+    return Target(f"{scheme}://… #{tag}", url, webhook=False)
+
+
+def _origin(url: str) -> str:
+    """Return scheme, host and port of a URL.
+
+    Raises:
+        TargetError: it has no host, or its port is no number.
+    """
+    wanted = TargetError("a webhook address is webhook+https://host[:port]/path, with a number for the port")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        # Not chained: the text of the cause repeats the address.
+        raise wanted from None
+    if not host:
+        raise wanted
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}{f':{port}' if port else ''}"
