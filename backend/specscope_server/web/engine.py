@@ -52,6 +52,7 @@ class EnginePage:
     findings: tuple[FindingView, ...]
     stations: tuple[Station, ...]
     broken: tuple[Station, ...]
+    accused: frozenset[str]
     recent: Mapping[tuple[str, str], tuple[int, int]]
     judge_s: float
     extends: tuple[ExtendEvidence, ...]
@@ -63,6 +64,8 @@ class EnginePage:
     config: tuple[ConfigGroup, ...]
     dropped: tuple[tuple[str, int], ...]
     hook_errors: tuple[tuple[str, int], ...]
+    unknown: Mapping[str, str]
+    no_data: str
 
 
 def build(
@@ -80,13 +83,15 @@ def build(
         for a in (Acceptance.of_counts(p.counts),)
     ]
     evidence = judged.evidence
+    findings = tuple(engine_states.finding_view(f) for f in store.findings(workspace, engine_uid))
     return EnginePage(
         row=row,
         judged=judged,
         window=window,
-        findings=tuple(engine_states.finding_view(f) for f in store.findings(workspace, engine_uid)),
+        findings=findings,
         stations=tuple(stations(row.ledger)),
         broken=tuple(gaps(row.ledger)),
+        accused=frozenset(f.boundary for f in findings if f.boundary),
         recent=_recent(evidence.window if evidence else ()),
         judge_s=judge_s,
         extends=evidence.extends if evidence else (),
@@ -100,6 +105,8 @@ def build(
         config=tuple(config_groups(row.config)),
         dropped=_sum(p.dropped for p in row.processes),
         hook_errors=_sum(p.hook_errors for p in row.processes),
+        unknown=judged.diagnosis.unknown,
+        no_data=no_data(row, window),
     )
 
 
@@ -148,7 +155,7 @@ def _flat(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if isinstance(value, Mapping) and value:
             yield from _flat(f"{prefix}{name}.", cast("Mapping[str, Any]", value))
         else:
-            yield f"{prefix}{name}", _text(value)
+            yield f"{prefix}{name}", _text(cast("object", value))
 
 
 def _text(value: object) -> str:

@@ -52,6 +52,11 @@ class Overview:
     engines: tuple[EngineCard, ...]
     states: tuple[StateCount, ...]
 
+    @property
+    def unproven(self) -> int:
+        """Return how many engines are not known to be healthy although nothing was found."""
+        return sum(1 for e in self.engines if e.judged.state.word != "healthy" and not e.findings)
+
 
 def no_data(row: EngineRow, window: Window) -> str:
     """Say why an engine has no counts in the window."""

@@ -16,6 +16,7 @@ from specscope_frontend import TEMPLATES
 
 from specscope_server.web import assets, stats
 from specscope_server.web import format as f
+from specscope_server.web.windows import WINDOWS
 
 DEFAULT_WORKSPACE: Final = "default"
 
@@ -62,7 +63,9 @@ def _environment() -> Environment:
         short=f.short,
         json=_json,
     )
-    cast("dict[str, object]", env.globals).update(static=assets.url, formulas=stats.FORMULAS, DASH=f.DASH)
+    cast("dict[str, object]", env.globals).update(
+        static=assets.url, formulas=stats.FORMULAS, DASH=f.DASH, all_windows=WINDOWS
+    )
     return env
 
 

@@ -74,7 +74,7 @@ class RequestPage:
     facts: tuple[Stat, ...]
     figure: Figure | None
     steps: tuple[StepRow, ...]
-    id_facts: tuple[str, ...]
+    id_facts: tuple[tuple[str, str], ...]
     trees: bool
     first: int
     total: int
@@ -104,7 +104,9 @@ def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | N
         facts=_facts(request),
         figure=verify_steps(bars) if bars else None,
         steps=tuple(rows),
-        id_facts=tuple(name for name in ID_FACTS if any(r.values.get(name) is not None for r in rows)),
+        id_facts=tuple(
+            (n, label) for n, label in ID_FACTS.items() if any(r.values.get(n) is not None for r in rows)
+        ),
         trees=any(r.values.get("drafted_nodes") != r.values.get("drafted_depth") for r in rows),
         first=first,
         total=detail.steps_total,

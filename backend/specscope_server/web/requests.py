@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
@@ -60,6 +60,9 @@ class RequestList:
     models: Sequence[str]
     filtered: bool
     kind: str
+    states: Sequence[str] = STATES
+    kinds: Mapping[str, str] = field(default_factory=lambda: KINDS)
+    flags: Mapping[str, str] = field(default_factory=lambda: FLAGS)
 
 
 def build(store: Store, workspace: str, asked: Asked, now: datetime) -> RequestList:

@@ -86,6 +86,7 @@ SOURCES: Final = {c.TARGET_FED: "target-fed", c.SELF_FED: "self-fed", c.NO_SOURC
 class Crossing:
     """One line of a station: crossings of one source."""
 
+    source_key: str
     source: str
     expected: int
     observed: int
@@ -122,7 +123,9 @@ def crossing(line: BoundaryState) -> Crossing:
     else:
         state = BROKEN if observed == 0 else SHORT
     modes = tuple((mode, n) for mode, n in sorted(line.observed.items()) if n)
-    return Crossing(SOURCES.get(line.source, line.source), line.expected, observed, modes, state, line.reason)
+    return Crossing(
+        line.source, SOURCES.get(line.source, line.source), line.expected, observed, modes, state, line.reason
+    )
 
 
 _WORST_FIRST: Final = (BROKEN, SHORT, UNSEEN, OK, WAITING)
