@@ -70,10 +70,11 @@ def _validity(column: Sequence[object]) -> tuple[int, bytes]:
 
 
 def _int_array(values: Sequence[int | None], name: str) -> NDArray[np.int64]:
-    try:
-        return np.array([0 if v is None else v for v in values], dtype=np.int64)
-    except (OverflowError, ValueError, TypeError) as error:
-        raise CodecError(f"column {name!r}: {error}") from error
+    found = np.array([0 if v is None else v for v in values])
+    # Told a dtype, numpy would cut 1.5 to 1 and wrap 2**63 without a word.
+    if found.size and found.dtype.kind not in "ib":
+        raise CodecError(f"column {name!r}: not integers of 64 bits: {found.dtype}")
+    return found.astype(np.int64)
 
 
 def _encode_column(name: str, kind: int, delta: bool, column: Sequence[object]) -> bytes:
@@ -88,7 +89,9 @@ def _encode_column(name: str, kind: int, delta: bool, column: Sequence[object]) 
         else:
             data += _pack_ints(values)
     elif kind == _FLOAT:
-        data += np.array([0.0 if v is None else v for v in cast(Floats, column)], dtype="<f4").tobytes()
+        with np.errstate(over="ignore"):  # beyond float32 is infinite
+            floats = np.array([0.0 if v is None else v for v in cast(Floats, column)], dtype="<f4")
+        data += floats.tobytes()
     elif kind == _TEXT:
         texts = cast(Texts, column)
         table = sorted({t for t in texts if t is not None})
@@ -104,6 +107,8 @@ def _encode_column(name: str, kind: int, delta: bool, column: Sequence[object]) 
         data += _pack_ints(np.array([len(v) for v in lists], dtype=np.int64))
         data += struct.pack("<I", flat.size) + _pack_ints(flat)
     label = name.encode()
+    if len(label) > 255:
+        raise CodecError(f"column {name!r}: a name has at most 255 bytes")
     return struct.pack("<B", len(label)) + label + struct.pack("<BBI", kind, flags, len(data)) + data
 
 
@@ -133,9 +138,15 @@ def encode(columns: Mapping[str, Column], *, delta: Sequence[str] = (), codec: i
     if len(lengths) > 1:
         raise CodecError(f"columns differ in length: { {n: len(c) for n, c in columns.items()} }")
     rows = lengths.pop() if lengths else 0
-    body = struct.pack("<IH", rows, len(columns)) + b"".join(
-        _encode_column(name, _kind(name, column), name in delta, column) for name, column in columns.items()
-    )
+    parts = [struct.pack("<IH", rows, len(columns))]
+    for name, column in columns.items():
+        try:
+            parts.append(_encode_column(name, _kind(name, column), name in delta, column))
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            if isinstance(error, CodecError):
+                raise
+            raise CodecError(f"column {name!r}: {error}") from error
+    body = b"".join(parts)
     if codec is None:
         codec = ZSTD if zstandard is not None else ZLIB
     return _HEADER.pack(MAGIC, VERSION, codec, 0, len(body), zlib.crc32(body)) + _compress(codec, body)
@@ -256,6 +267,8 @@ def _decode_column(
         (size,) = data.unpack("<I")
         table = [data.take(data.unpack("<I")[0]).decode() for _ in range(size)]
         codes = cast("list[int]", data.ints(rows).tolist())
+        if any(code < 0 for code in codes):
+            raise CodecError("negative text index")
         values = [table[c] if present is None or present[i] else None for i, c in enumerate(codes)]
     elif kind == _LIST:
         lengths = cast("list[int]", data.ints(rows).tolist())
