@@ -13,13 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 """The checkout."""
 
 STARTED = time.monotonic()
+MINIMUM_PYTHON = (3, 11)
 HEARTBEAT_SECONDS = 15.0
 """A command that runs longer than this says so, with its last line of output."""
 TAIL_LINES = 25
@@ -86,17 +87,21 @@ def _wait_with_heartbeat(process: subprocess.Popen[bytes], what: str, log: Path)
             return
 
 
-def end_group(process: subprocess.Popen[bytes], patience: float = 15.0) -> None:
+def end_group(process: subprocess.Popen[bytes], patience: float = 10.0) -> None:
     """End a process started with `start_new_session`, and all its children.
 
-    SIGTERM first; SIGKILL for whatever of the group is left after `patience` seconds.
+    The process itself is asked first, so that it can end its children in its own order;
+    what is left of the group after `patience` seconds is told, then killed.
     """
-    for number, wait in ((signal.SIGTERM, patience), (signal.SIGKILL, patience)):
-        try:
-            os.killpg(process.pid, number)
-        except ProcessLookupError:
+    for number, whole in ((signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGKILL, True)):
+        if not _group_lives(process):
             break
-        deadline = time.monotonic() + wait
+        with suppress(ProcessLookupError):
+            if whole:
+                os.killpg(process.pid, number)
+            elif process.poll() is None:
+                process.send_signal(number)
+        deadline = time.monotonic() + patience
         while time.monotonic() < deadline and _group_lives(process):
             time.sleep(0.05)
     process.wait()
@@ -124,6 +129,16 @@ def locked(path: Path, busy: str | None = None) -> Generator[None]:
             say(f"waiting for another run that holds {path}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def require_python() -> None:
+    """Raise SetupError when this Python is older than the project's."""
+    if sys.version_info < MINIMUM_PYTHON:
+        wanted, here = (".".join(map(str, version[:2])) for version in (MINIMUM_PYTHON, sys.version_info))
+        raise SetupError(
+            f"Python {wanted} or newer is needed and {sys.executable} is {here}: install a newer one "
+            f"and name it, for example `make demo PYTHON=python{wanted}`"
+        )
 
 
 def ensure_venv(path: Path, log: Path) -> Path:

@@ -27,7 +27,7 @@ def command(stage, work, options):
             compiled = ["--compile"] if options.compile else []
             return ["train_target.py", argument, "--work", work, *steps, *compiled]
         case "draft":
-            few = [] if options.steps is None else ["--generated", min(options.steps, 3)]
+            few = [] if options.steps is None else ["--generated", min(24, max(3, options.steps // 25))]
             return ["train_draft.py", argument, "--work", work, *steps, *few]
         case "export":
             return ["export.py", "--work", work]

@@ -17,7 +17,6 @@ def load(tdir=PAIR + '/target', ddir=PAIR + '/draft', dtype=torch.float32):
     d.load_state_dict(sd)
     return c, t.eval().to(dtype), d.eval().to(dtype)
 
-FAULTS = {}
 class Spec:
     """fault switches are plain attributes; healthy by default"""
     def __init__(s, c, t, d, K=4):

@@ -145,17 +145,15 @@ def _fit(draft, target, hot, batches, steps, name):
 
 def _loss(draft, target, hot, batch, layers):
     """The loss, and the share of positions where draft and target agree per self-fed step [DEPTH]."""
-    with torch.autocast("cpu", torch.bfloat16):
-        with torch.no_grad():
-            logits, aux, _ = target(batch, aux=layers)
-            logits = logits.float()
-            features = torch.cat([aux[i] for i in layers], -1)[:, :-1]
-            known = draft.t2d[logits.argmax(-1)]
-            wanted = torch.softmax(logits[..., hot], -1)
-        outputs = draft.ttt(batch[:, 1:], draft.fc(features).float(), DEPTH)
+    with torch.no_grad():
+        logits, aux, _ = target(batch, aux=layers)
+        features = torch.cat([aux[i] for i in layers], -1)[:, :-1]
+        known = draft.t2d[logits.argmax(-1)]
+        wanted = torch.softmax(logits[..., hot], -1)
+    outputs = draft.ttt(batch[:, 1:], draft.fc(features), DEPTH)
     loss, right = 0, []
     for j, out in enumerate(outputs):
-        out = out[:, : batch.shape[1] - 1 - j].float()
+        out = out[:, : batch.shape[1] - 1 - j]
         mask = known[:, 1 + j :].float()
         entropy = -(wanted[:, 1 + j :] * F.log_softmax(out, -1)).sum(-1)
         loss = loss + 0.8**j * (entropy * mask).sum() / mask.sum()

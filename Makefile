@@ -1,0 +1,43 @@
+# The commands of this repository. Each makes what it needs; nothing asks a question.
+
+PYTHON ?= python3
+SCRIPT := $(PYTHON) -m scripts
+
+.PHONY: help demo test test-all compose-test lint format train-tiny prompts clean
+
+help: ## say what there is
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
+
+demo: ## a healthy and a faulty SGLang under SpecScope (PORT=n, CHECK=1 to exit with the verdict)
+	@$(SCRIPT).demo $(if $(PORT),--port $(PORT)) $(if $(filter-out 0,$(CHECK)),--check)
+
+test: ## everything but the slow tests, from nothing (ARGS="..." goes to pytest)
+	@$(SCRIPT).checks -- $(ARGS)
+
+test-all: ## the slow tests as well, then the compose stack
+	@$(SCRIPT).checks --slow -- $(ARGS)
+	@$(MAKE) --no-print-directory compose-test
+
+compose-test: ## docker-compose.yml for real, on a Docker daemon of its own (root)
+	@$(SCRIPT).project_env server postgres dev
+	@PYTHON=.venv/bin/python tests/compose/run.sh
+
+lint: ## ruff and pyright
+	@$(SCRIPT).checks --only lint
+
+format: ## ruff's formatter and its safe repairs
+	@$(SCRIPT).project_env server postgres dev
+	@.venv/bin/ruff format
+	@.venv/bin/ruff check --fix
+
+train-tiny: ## train the tiny pair again, into build/tiny (ARGS="--steps 3" to try the scripts out)
+	@$(SCRIPT).sglang_env
+	@OMP_NUM_THREADS=1 .envs/sglang/bin/python models/tiny/train/run.py $(ARGS)
+
+prompts: ## write models/tiny/prompts.json again
+	@$(SCRIPT).sglang_env
+	@OMP_NUM_THREADS=1 .envs/sglang/bin/python models/tiny/train/make_prompts.py $(ARGS)
+
+clean: ## remove everything these commands made
+	rm -rf .venv .envs .demo build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
