@@ -1,1 +1,46 @@
-"""One port to the database, its schema and its adapters."""
+"""The store: one port, one SQL adapter for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specscope_server.store.port import Store
+
+# The port names the diagnosis' facts and those name the store's, so this package's own start imports
+# neither: the functions below fetch what they need when called.
+
+
+def open_store(url: str) -> Store:
+    """Open the database, bring its schema up to date and return the store.
+
+    ``url`` is ``sqlite:///file``, ``postgresql://...`` or the path of a SQLite file.
+
+    Raises:
+        StoreError: the URL, place, file or schema cannot serve; the message says what to do.
+    """
+    from specscope_server.store.opening import open_store as opened
+
+    return opened(url)
+
+
+def upgrade(url: str) -> str:
+    """Bring the schema up to date and say in a sentence what it is now.
+
+    Raises:
+        StoreError: as :func:`open_store`.
+    """
+    from specscope_server.store.migrate import upgrade as upgraded
+
+    return upgraded(url)
+
+
+def check(url: str) -> str:
+    """Say in a sentence that the database is sound and its schema is this code's; changes nothing.
+
+    Raises:
+        StoreError: it is not; the message says what is wrong and what to do.
+    """
+    from specscope_server.store.migrate import check as checked
+
+    return checked(url)

@@ -51,6 +51,10 @@ class Unavailable(StoreError):
     """The database cannot take writes now (locked, away, disk full); retrying may help."""
 
 
+class Refused(StoreError):
+    """The batch cannot be stored (a number out of range, an engine unknown); repeating it will not help."""
+
+
 class Store(Protocol):
     """Reads and writes. Every read is bound to a workspace."""
 
@@ -70,7 +74,8 @@ class Store(Protocol):
         MUST be idempotent: repeated, late and out-of-order batches leave the same end state.
 
         Raises:
-            Unavailable: nothing was stored.
+            Unavailable: nothing was stored; the same batches may succeed later.
+            Refused: nothing was stored and these batches never will be.
         """
         ...
 

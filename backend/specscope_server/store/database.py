@@ -1,0 +1,56 @@
+"""What the adapter needs of a database: consistent reads, transactions on disk when they return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from sqlalchemy import Connection
+
+from specscope_server.store.port import Capabilities
+
+Job = Callable[[Connection], None]
+"""Statements of one transaction. It may run more than once, so it keeps no state of its own."""
+
+
+class Database(Protocol):
+    """One database, told apart from others only where its dialect differs."""
+
+    @property
+    def place(self) -> str:
+        """Say which database it is, without its password."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Say what it can do."""
+        ...
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """Open a read-only transaction: one consistent view.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        ...
+
+    def migrating(self) -> AbstractContextManager[Connection]:
+        """Open the transaction that changes the schema; no other server does so meanwhile.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        ...
+
+    def write(self, job: Job) -> None:
+        """Run a job and return when it is on disk; what the job raises comes out, with nothing stored.
+
+        Raises:
+            StoreError: nothing of this job was stored.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close all connections; idempotent."""
+        ...

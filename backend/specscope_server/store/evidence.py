@@ -1,0 +1,91 @@
+"""What the diagnosis gets to see of one engine in a window."""
+
+from __future__ import annotations
+
+from specscope import convention
+from sqlalchemy import Connection, func, select
+
+from specscope_server.diagnosis.model import Evidence
+from specscope_server.store import rows as names
+from specscope_server.store import schema
+from specscope_server.store.extends import extends
+from specscope_server.store.facts import StoredEngine, load
+from specscope_server.store.read_rollups import window_sums
+from specscope_server.store.states import states
+from specscope_server.store.window import differences
+
+HEARTBEAT_S = 1.0
+"""Seconds between heartbeats of a tracer that is well."""
+MAX_EXAMPLES = 5
+_CANDIDATES = 500
+_LOOKBACK_NS = 3600 * 1_000_000_000
+"""A request may have arrived this long before the window and still be an example of it."""
+_R = schema.request.c
+
+
+def evidence(connection: Connection, engine_uid: str, now_ns: int, window_ns: int) -> Evidence | None:
+    """Return the evidence of the window that ends at ``now_ns``; ``None`` when there is no such engine.
+
+    Event times are the engine's; where its clock is known to be far off, the window moves with it.
+    """
+    engine = next(iter(load(connection, uids=[engine_uid])), None)
+    if engine is None:
+        return None
+    start_ns = now_ns - window_ns - engine.clock_shift_ns
+    sums = window_sums(connection, [engine_uid], start_ns // 1_000_000_000).get(engine_uid)
+    grown = differences(connection, engine, start_ns)
+    armed = {process.uid: process.armed for process in engine.processes}
+    return Evidence(
+        engine_uid=engine_uid,
+        name=engine.name,
+        now=now_ns / 1e9,
+        window_s=window_ns / 1e9,
+        last_received=engine.row.last_received_ns / 1e9,
+        heartbeat_s=HEARTBEAT_S,
+        speculation=engine.speculation,
+        config=engine.config,
+        window=states({uid: (totals, armed[uid]) for uid, totals in grown.items()}),
+        since_start=states({p.uid: (p.totals, armed[p.uid]) for p in engine.processes}),
+        counts=None if sums is None else sums.counts,
+        positions=() if sums is None else sums.positions,
+        requests=engine.requests,
+        window_requests=_arrived(connection, engine_uid, start_ns),
+        extends=extends(connection, engine_uid, start_ns),
+        dropped=engine.summed(names.DROPPED),
+        hook_errors=engine.summed(names.HOOK_ERRORS),
+        example_requests=_examples(connection, engine, start_ns, now_ns - window_ns),
+    )
+
+
+def _arrived(connection: Connection, engine_uid: str, start_ns: int) -> dict[str, int]:
+    """Return how many requests arrived in the window, by kind."""
+    found = connection.execute(
+        select(_R.kind, func.count().label("requests"))
+        .where(_R.engine_uid == engine_uid, _R.arrival_ns >= start_ns)
+        .group_by(_R.kind)
+    )
+    return {row.kind: row.requests for row in found}
+
+
+def _examples(
+    connection: Connection, engine: StoredEngine, start_ns: int, received_ns: int
+) -> tuple[str, ...]:
+    """Return user requests with verify steps that were told of in the window, worst acceptance first.
+
+    Chosen among the newest arrivals, so that a busy engine costs no more than a quiet one.
+    """
+    found = connection.execute(
+        select(_R.uid, _R.accepted, _R.drafted_depth)
+        .where(
+            _R.engine_uid == engine.row.engine_uid,
+            _R.arrival_ns >= start_ns - _LOOKBACK_NS,
+            _R.last_received_ns >= received_ns,
+            _R.kind == convention.KIND_USER,
+            _R.verify_steps > 0,
+        )
+        .order_by(_R.arrival_ns.desc(), _R.uid.desc())
+        .limit(_CANDIDATES)
+    ).all()
+    # Drafted nothing is undefined, not bad: such requests come last.
+    worst = sorted(found, key=lambda r: r.accepted / r.drafted_depth if r.drafted_depth else 2.0)
+    return tuple(row.uid for row in worst[:MAX_EXAMPLES])

@@ -1,0 +1,208 @@
+"""What is stored of engines and their processes, loaded with a fixed number of queries for any number."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from specscope import clock
+from specscope.records import Crossing
+from sqlalchemy import Connection, Row, Select, and_, func, select
+
+from specscope_server.store import rows as names
+from specscope_server.store import schema
+from specscope_server.store.model import ProcessRow
+from specscope_server.store.states import Armed
+from specscope_server.store.values import from_ns
+
+
+@dataclass(slots=True)
+class StoredProcess:
+    """One process: its row, counters by name and label, and gauges by name and label as (value, reason)."""
+
+    row: Row[Any]
+    counters: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    gauges: dict[str, dict[str, tuple[int, str, int]]] = field(default_factory=lambda: defaultdict(dict))
+    totals: dict[Crossing, tuple[int | None, int | None]] = field(
+        default_factory=dict[Crossing, tuple[int | None, int | None]]
+    )
+
+    @property
+    def uid(self) -> str:
+        """Return its process uid."""
+        return self.row.process_uid
+
+    @property
+    def armed(self) -> Armed:
+        """Return which boundaries it can see, and why not."""
+        return {name: (bool(value), why) for name, (value, why, _) in self.gauges[names.ARMED].items()}
+
+    def gauge(self, name: str) -> tuple[int, int] | None:
+        """Return (event time in ns, value) of a gauge without label; ``None`` when never told."""
+        told = self.gauges[name].get("")
+        return None if told is None else (told[2], told[0])
+
+    @property
+    def clock_skewed(self) -> bool:
+        """Say whether its clock and the server's are more than five minutes apart."""
+        offset: int | None = self.row.clock_offset_ns
+        return offset is not None and clock.is_skewed(0, offset)
+
+    def public(self) -> ProcessRow:
+        """Return it as the port shows it."""
+        row, queued = self.row, self.gauge(names.QUEUED)
+        last_event: int | None = row.last_event_ns
+        return ProcessRow(
+            process_uid=row.process_uid,
+            role=row.role,
+            pid=row.pid,
+            started=from_ns(row.start_ns),
+            tp=row.tp,
+            dp=row.dp,
+            pp=row.pp,
+            serving_role=row.serving_role,
+            detail=row.detail,
+            tracer_version=row.tracer_version,
+            last_event=from_ns(row.start_ns if last_event is None else last_event),
+            last_received=from_ns(row.last_received_ns),
+            clock_skewed=self.clock_skewed,
+            requests=dict(self.counters[names.REQUESTS]),
+            dropped=dict(self.counters[names.DROPPED]),
+            hook_errors=dict(self.counters[names.HOOK_ERRORS]),
+            queued=None if queued is None else queued[1],
+            export_failures=self.counters[names.EXPORT_FAILURES].get(""),
+        )
+
+
+@dataclass(slots=True)
+class StoredEngine:
+    """One engine: its row, its processes (oldest first) and its newest configuration report, if any."""
+
+    row: Row[Any]
+    processes: list[StoredProcess] = field(default_factory=list[StoredProcess])
+    report: Row[Any] | None = None
+
+    @property
+    def model(self) -> str:
+        """Return the name of the model it last reported, empty when it has not."""
+        return "" if self.report is None else self.report.model
+
+    @property
+    def name(self) -> str:
+        """Return what to call it: service name, else model, else instance."""
+        service = next((p.row.service_name for p in self.processes if p.row.service_name), "")
+        return service or self.model or self.row.instance
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Return its newest configuration, empty when it has not reported one."""
+        return {} if self.report is None else self.report.config
+
+    @property
+    def speculation(self) -> bool | None:
+        """Say whether it is set to draft: the newest of gauge and report; ``None`` when never told."""
+        told = [gauge for p in self.processes if (gauge := p.gauge(names.SPECULATION)) is not None]
+        if self.report is not None:
+            told.append((self.report.event_ns, self.report.speculation))
+        return bool(max(told)[1]) if told else None
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """Return requests since start by kind. Ranks of one data-parallel group see the same requests."""
+        groups: dict[tuple[int, str], int] = {}
+        for process in self.processes:
+            for kind, value in process.counters[names.REQUESTS].items():
+                group = (process.row.dp, kind)
+                groups[group] = max(groups.get(group, 0), value)
+        total: dict[str, int] = defaultdict(int)
+        for (_, kind), value in groups.items():
+            total[kind] += value
+        return dict(total)
+
+    def summed(self, name: str) -> dict[str, int]:
+        """Return a counter by label, summed over processes."""
+        total: dict[str, int] = defaultdict(int)
+        for process in self.processes:
+            for label, value in process.counters[name].items():
+                total[label] += value
+        return dict(total)
+
+    def text(self, name: str) -> str:
+        """Return a text that all processes share."""
+        return max((getattr(p.row, name) for p in self.processes), default="")
+
+    @property
+    def clock_shift_ns(self) -> int:
+        """Return what to take from the server's time to get the engine's; 0 unless a clock is far off."""
+        offsets = [p.row.clock_offset_ns for p in self.processes if p.clock_skewed]
+        return min(offsets, key=abs, default=0)
+
+
+def load(
+    connection: Connection, *, workspace: str | None = None, uids: Iterable[str] | None = None
+) -> list[StoredEngine]:
+    """Return engines of a workspace (``None``: of all) and of the given uids (``None``: all of them)."""
+    chosen = select(schema.engine.c.engine_uid)
+    if workspace is not None:
+        chosen = chosen.where(schema.engine.c.workspace == workspace)
+    if uids is not None:
+        chosen = chosen.where(schema.engine.c.engine_uid.in_(sorted(set(uids))))
+    table = schema.engine
+    found = connection.execute(
+        select(table)
+        .where(table.c.engine_uid.in_(chosen))
+        .order_by(table.c.started_ns.desc(), table.c.engine_uid)
+    )
+    engines = {row.engine_uid: StoredEngine(row) for row in found}
+    if engines:
+        _add_processes(connection, chosen, engines)
+        _add_reports(connection, chosen, engines)
+    return list(engines.values())
+
+
+def _add_processes(connection: Connection, chosen: Select[str], engines: Mapping[str, StoredEngine]) -> None:
+    by_key: dict[tuple[str, str], StoredProcess] = {}
+    table = schema.process
+    for row in connection.execute(
+        select(table).where(table.c.engine_uid.in_(chosen)).order_by(table.c.start_ns, table.c.process_uid)
+    ):
+        process = by_key[row.engine_uid, row.process_uid] = StoredProcess(row)
+        engines[row.engine_uid].processes.append(process)
+    table = schema.process_counter
+    for row in connection.execute(select(table).where(table.c.engine_uid.in_(chosen))):
+        by_key[row.engine_uid, row.process_uid].counters[row.name][row.label] = row.value
+    table = schema.process_gauge
+    for row in connection.execute(select(table).where(table.c.engine_uid.in_(chosen))):
+        gauges = by_key[row.engine_uid, row.process_uid].gauges
+        gauges[row.name][row.label] = (row.value, row.reason, row.event_ns)
+    table = schema.boundary_total
+    for row in connection.execute(select(table).where(table.c.engine_uid.in_(chosen))):
+        process = by_key[row.engine_uid, row.process_uid]
+        process.totals[row.boundary, row.source, row.mode] = (row.expected, row.observed)
+
+
+def _add_reports(connection: Connection, chosen: Select[str], engines: Mapping[str, StoredEngine]) -> None:
+    table = schema.engine_event
+    newest = (
+        select(table.c.engine_uid, func.max(table.c.event_ns).label("event_ns"))
+        .where(table.c.engine_uid.in_(chosen))
+        .group_by(table.c.engine_uid)
+        .subquery()
+    )
+    found: Sequence[Row[Any]] = connection.execute(
+        select(table)
+        .join(
+            newest,
+            and_(table.c.engine_uid == newest.c.engine_uid, table.c.event_ns == newest.c.event_ns),
+        )
+        .order_by(table.c.process_uid.desc(), table.c.event.desc())
+    ).all()
+    for row in found:  # several ranks may report at the same moment; the last one here is always the same
+        engines[row.engine_uid].report = row
+
+
+def engine_names(connection: Connection, uids: Iterable[str]) -> dict[str, str]:
+    """Return the names of engines by uid."""
+    return {engine.row.engine_uid: engine.name for engine in load(connection, uids=uids)}

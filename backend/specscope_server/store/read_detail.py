@@ -1,0 +1,133 @@
+"""One request with its steps and draft extends, unpacked from its chunks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from specscope import chunks
+from specscope.columns import CodecError
+from sqlalchemy import Connection, Row, func, select
+
+from specscope_server.store import rows as names
+from specscope_server.store import schema
+from specscope_server.store.facts import engine_names
+from specscope_server.store.model import BoundaryState, RequestDetail
+from specscope_server.store.request_rows import public, selected
+from specscope_server.store.states import Totals, states
+
+log = logging.getLogger(__name__)
+_T = schema.step_chunk.c
+_R = schema.request.c
+
+
+def detail(
+    connection: Connection, workspace: str, uid: str, first_step: int, limit: int, now_ns: int
+) -> RequestDetail | None:
+    """Return a request with at most ``limit`` steps from ``first_step`` on; ``None`` when there is none.
+
+    Each step row also has ``index``, its number within the request.
+    """
+    found = connection.execute(
+        selected(now_ns)
+        .add_columns(_R.boundaries)
+        .where(_R.workspace == workspace, _R.uid == uid)
+        .order_by(_R.arrival_ns.desc(), _R.engine_uid)
+        .limit(1)
+    ).first()
+    if found is None:
+        return None
+    stored = _chunks(connection, found.engine_uid, uid, first_step, limit)
+    steps = [
+        row for chunk in stored for row in _steps(chunk) if first_step <= row["index"] < first_step + limit
+    ]
+    extends = [row for chunk in stored for row in _unpacked(chunk, "extends", chunks.unpack_extends)]
+    request = public(found, engine_names(connection, [found.engine_uid])[found.engine_uid])
+    recorded = max((row["index"] + 1 for row in steps), default=0)
+    return RequestDetail(
+        request=request,
+        steps=tuple(_joined(steps)),
+        extends=tuple(_joined(extends)),
+        boundaries=_boundaries(connection, found),
+        steps_total=max(recorded, request.totals.verify_steps + request.totals.overshoot_steps),
+    )
+
+
+def _chunks(
+    connection: Connection, engine_uid: str, uid: str, first_step: int, limit: int
+) -> Sequence[Row[*tuple[Any, ...]]]:
+    """Return the chunks that hold these steps: from the last one that starts at or before the first."""
+    mine = (_T.engine_uid == engine_uid, _T.uid == uid)
+    start = select(func.max(_T.first_step)).where(*mine, _T.first_step <= first_step).scalar_subquery()
+    return connection.execute(
+        select(_T.uid, _T.process_uid, _T.seq, _T.first_step, _T.steps, _T.extends)
+        .where(*mine, _T.first_step >= func.coalesce(start, 0), _T.first_step < first_step + limit)
+        .order_by(_T.first_step, _T.process_uid, _T.seq)
+    ).all()
+
+
+def _steps(chunk: Row[Any]) -> Iterable[dict[str, Any]]:
+    for offset, row in enumerate(_unpacked(chunk, "steps", chunks.unpack_steps)):
+        yield {"index": chunk.first_step + offset} | row
+
+
+def _unpacked(
+    chunk: Row[Any], what: str, unpack: Callable[[bytes], Iterable[Any]]
+) -> Iterable[dict[str, Any]]:
+    """Return the rows of a chunk without what was not recorded; none, and a log line, when damaged."""
+    blob: bytes = getattr(chunk, what)
+    if not blob:
+        return []
+    try:
+        unpacked = list(unpack(blob))
+    except CodecError as error:
+        log.warning(
+            "request %s: %s of chunk %d of process %s cannot be read: %s",
+            chunk.uid,
+            what,
+            chunk.seq,
+            chunk.process_uid,
+            error,
+        )
+        return []
+    return [{name: value for name, value in asdict(row).items() if value is not None} for row in unpacked]
+
+
+def _joined(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return rows in order of time; what several processes tell of one engine step is one row.
+
+    Ranks are joined by the engine's step number, never by time; the first process named by uid counts.
+    """
+    by_step: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        kept = by_step.setdefault((row["step"], row.get("after")), dict(row))
+        kept |= {name: value for name, value in row.items() if name not in kept}
+    return sorted(by_step.values(), key=lambda row: (row["t"], row["step"]))
+
+
+def _boundaries(connection: Connection, request: Row[Any]) -> tuple[BoundaryState, ...]:
+    """Return the request's own ledger; empty when none was told or it cannot be read."""
+    if request.boundaries is None:
+        return ()
+    try:
+        expected, observed = chunks.unpack_boundaries(request.boundaries)
+    except CodecError as error:
+        log.warning("request %s: its boundary counts cannot be read: %s", request.uid, error)
+        return ()
+    totals: dict[tuple[str, str, str], tuple[int | None, int | None]] = {
+        (boundary, source, ""): (count, None) for (boundary, source), count in expected.items()
+    }
+    totals |= {crossing: (None, count) for crossing, count in observed.items()}
+    gauge = schema.process_gauge.c
+    told = connection.execute(
+        select(gauge.label, gauge.value, gauge.reason).where(
+            gauge.engine_uid == request.engine_uid,
+            gauge.process_uid == request.process_uid,
+            gauge.name == names.ARMED,
+        )
+    )
+    armed = {row.label: (bool(row.value), row.reason) for row in told}
+    own: Totals = totals
+    return tuple(s for s in states({request.process_uid: (own, armed)}) if s.expected or s.observed)

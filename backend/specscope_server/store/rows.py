@@ -1,0 +1,264 @@
+"""A batch as rows: pure translation, so that what is written can be read off one place."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from specscope import chunks, convention, ledger
+from specscope.columns import CodecError
+from specscope.rollup import BUCKET_S, COUNT_FIELDS, bucket_start
+
+from specscope_server.store.model import Batch, Heartbeat, ProcessFacts, RequestReport, RequestTotals
+from specscope_server.store.values import (
+    MAX_NS,
+    clean,
+    count,
+    engine_uid,
+    finite,
+    key,
+    optional_count,
+)
+
+log = logging.getLogger(__name__)
+
+Row = dict[str, Any]
+Increment = tuple[str, str, int]
+"""(engine uid, process uid, seq): what makes a rollup increment count once."""
+PROCESS_TEXTS = (
+    *("role", "serving_role", "service_name", "engine_name"),
+    *("engine_version", "tracer_version", "detail"),
+)
+TOTALS = tuple(f.name for f in fields(RequestTotals))
+
+MAX_DEPTH = 1024
+"""Draft positions counted by depth; a reader lays them out side by side."""
+
+# Names in process_counter and process_gauge.
+REQUESTS = "requests"
+DROPPED = "dropped"
+HOOK_ERRORS = "hook_errors"
+EXPORT_FAILURES = "export_failures"
+ENGINE_THREAD = "engine_thread_ns"
+QUEUED = "queued"
+SPECULATION = "speculation"
+ARMED = "armed"
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows by table, in no order; one key may come several times."""
+
+    workspaces: list[Row] = field(default_factory=list[Row])
+    models: list[Row] = field(default_factory=list[Row])
+    engines: list[Row] = field(default_factory=list[Row])
+    processes: list[Row] = field(default_factory=list[Row])
+    events: list[Row] = field(default_factory=list[Row])
+    counters: list[Row] = field(default_factory=list[Row])
+    gauges: list[Row] = field(default_factory=list[Row])
+    boundary_totals: list[Row] = field(default_factory=list[Row])
+    boundary_counts: list[Row] = field(default_factory=list[Row])
+    requests: list[Row] = field(default_factory=list[Row])
+    chunks: list[Row] = field(default_factory=list[Row])
+    rollups: dict[tuple[str, str, int], list[Row]] = field(
+        default_factory=dict[tuple[str, str, int], list[Row]]
+    )
+    """By (engine uid, process uid, seq), the key that makes an increment count once."""
+
+
+def rows_of(batches: Iterable[Batch], received_ns: int) -> Rows:
+    """Translate batches.
+
+    Raises:
+        Refused: a count is out of range.
+    """
+    rows = Rows()
+    for batch in batches:
+        _Translation(rows, batch, received_ns).run()
+    return rows
+
+
+class _Translation:
+    """One batch on its way into rows."""
+
+    def __init__(self, rows: Rows, batch: Batch, received_ns: int) -> None:
+        self._rows, self._batch, self._received = rows, batch, received_ns
+        self._workspace = key(batch.process.workspace)
+        self._engine = engine_uid(
+            self._workspace, key(batch.process.environment), key(batch.process.instance)
+        )
+        self._of_engine: Row = {"engine_uid": self._engine}
+        self._of_process: Row = {"engine_uid": self._engine, "process_uid": key(batch.process.process_uid)}
+
+    def run(self) -> None:
+        batch = self._batch
+        self._owners(batch.process)
+        for report in batch.engines:
+            self._rows.events.append(
+                self._of_process
+                | {
+                    "event_ns": report.event_ns,
+                    "event": key(report.event),
+                    "model": clean(report.model),
+                    "speculation": int(report.speculation),
+                    "config": report.config,
+                }
+            )
+        for heartbeat in batch.heartbeats:
+            self._heartbeat(heartbeat)
+        for request in batch.requests:
+            self._request(request)
+        for chunk in batch.chunks:
+            self._rows.chunks.append(
+                self._of_process
+                | {
+                    "uid": key(chunk.uid),
+                    "seq": count(chunk.seq, "chunk sequence number", MAX_NS),
+                    "first_step": count(chunk.first_step, "chunk's first step"),
+                    "start_ns": chunk.start_ns,
+                    "end_ns": chunk.end_ns,
+                    "steps": chunk.steps,
+                    "extends": chunk.extends,
+                }
+            )
+        self._rollups()
+        models = {clean(r.model) for r in (*batch.engines, *batch.requests)} - {""}
+        self._rows.models += [{"workspace": self._workspace, "name": name} for name in models]
+
+    def _owners(self, process: ProcessFacts) -> None:
+        batch, received = self._batch, self._received
+        events = [report.event_ns for report in batch.engines]
+        events += [heartbeat.event_ns for heartbeat in batch.heartbeats]
+        events += [chunk.end_ns for chunk in batch.chunks]
+        arrivals = [r.arrival_ns for r in batch.requests if r.kind == convention.KIND_USER]
+        self._rows.workspaces.append({"name": self._workspace, "created_ns": received})
+        self._rows.engines.append(
+            self._of_engine
+            | {
+                "workspace": self._workspace,
+                "environment": key(process.environment),
+                "instance": key(process.instance),
+                "started_ns": process.start_ns,
+                "last_received_ns": received,
+                "last_request_ns": max(arrivals, default=None),
+            }
+        )
+        self._rows.processes.append(
+            self._of_process
+            | {name: clean(getattr(process, name)) for name in PROCESS_TEXTS}
+            | {name: getattr(process, name) for name in ("pid", "start_ns", "tp", "dp", "pp")}
+            | {
+                "last_event_ns": max(events, default=None),
+                "last_received_ns": received,
+                "clock_offset_ns": min((received - event for event in events), default=None),
+            }
+        )
+
+    def _heartbeat(self, heartbeat: Heartbeat) -> None:
+        def counter(name: str, label: str, value: int, limit: int = MAX_NS) -> None:
+            self._rows.counters.append(
+                self._of_process
+                | {"name": name, "label": key(label), "value": count(value, f"{name} {label}".strip(), limit)}
+            )
+
+        def gauge(name: str, label: str, value: int, reason: str = "") -> None:
+            self._rows.gauges.append(
+                self._of_process
+                | {"name": name, "label": key(label), "event_ns": heartbeat.event_ns}
+                | {"value": value, "reason": clean(reason)}
+            )
+
+        for name, values in (
+            (REQUESTS, heartbeat.requests),
+            (DROPPED, heartbeat.dropped),
+            (HOOK_ERRORS, heartbeat.hook_errors),
+        ):
+            for label, value in values.items():
+                counter(name, label, value)
+        for name, value in (
+            (EXPORT_FAILURES, heartbeat.export_failures),
+            (ENGINE_THREAD, heartbeat.engine_thread_ns),
+        ):
+            if value is not None:
+                counter(name, "", value)
+        if heartbeat.queued is not None:
+            gauge(QUEUED, "", heartbeat.queued)
+        if heartbeat.speculation is not None:
+            gauge(SPECULATION, "", int(heartbeat.speculation))
+        for boundary, (armed, reason) in heartbeat.armed.items():
+            gauge(ARMED, boundary, int(armed), reason)
+        for total in heartbeat.boundaries:
+            row = self._of_process | {
+                "boundary": key(total.boundary),
+                "source": key(total.source),
+                "mode": key(total.mode),
+                "expected": optional_count(total.expected, f"expected crossings of {total.boundary}"),
+                "observed": optional_count(total.observed, f"observed crossings of {total.boundary}"),
+            }
+            self._rows.boundary_totals.append(row)
+            self._rows.boundary_counts.append(row | {"bucket": bucket_start(heartbeat.event_ns)})
+
+    def _request(self, report: RequestReport) -> None:
+        totals = {name: count(value, f"request {name}") for name, value in asdict(report.totals).items()}
+        passes = report.totals.verify_steps + report.totals.prefill_passes
+        ended = report.state != convention.STATE_RUNNING
+        self._rows.requests.append(
+            self._of_process
+            | {
+                "workspace": self._workspace,
+                "uid": key(report.uid),
+                "rid": clean(report.rid),
+                "trace_id": key(report.trace_id),
+                "state": key(report.state),
+                "kind": key(report.kind),
+                "model": clean(report.model),
+                "arrival_ns": report.arrival_ns,
+                "end_ns": report.end_ns,
+                "last_received_ns": self._received,
+                "prompt_tokens": optional_count(report.prompt_tokens, "prompt tokens"),
+                "output_tokens": optional_count(report.output_tokens, "output tokens"),
+                "cached_tokens": optional_count(report.cached_tokens, "cached tokens"),
+                "max_tokens": report.max_tokens,
+                "finish_reason": clean(report.finish_reason or ""),
+                "temperature": finite(report.temperature),
+                "queue_s": finite(report.queue_s),
+                "first_token_s": finite(report.first_token_s),
+                "boundaries": report.boundaries,
+                # The blob that had seen the most passes is the newest; the final report beats a running one.
+                "boundaries_rank": 0 if report.boundaries is None else 1 + 2 * passes + ended,
+                "short": _short(report),
+            }
+            | totals
+        )
+
+    def _rollups(self) -> None:
+        for increment in self._batch.rollups:
+            seq = count(increment.seq, "rollup sequence number", MAX_NS)
+            if increment.bucket % BUCKET_S:
+                log.warning("rollup bucket %d is not on a %d s boundary", increment.bucket, BUCKET_S)
+            self._rows.rollups[self._engine, self._of_process["process_uid"], seq] = [
+                self._of_engine
+                | {"dimension": key(dimension), "bucket": bucket_start(increment.bucket * 1_000_000_000)}
+                | {"slice": key(value), "position": count(position + 1, "rollup position", MAX_DEPTH) - 1}
+                | {name: count(getattr(counts, name), f"rollup {name}") for name in COUNT_FIELDS}
+                for (dimension, value, position), counts in increment.rows.items()
+            ]
+
+
+def _short(report: RequestReport) -> str:
+    """Return the request's boundaries that were crossed too seldom, as ``,draft.fc,``; empty when none.
+
+    Whether a boundary was armed, so that this is a gap, is the process' fact and joined when read.
+    """
+    if report.boundaries is None:
+        return ""
+    try:
+        expected, observed = chunks.unpack_boundaries(report.boundaries)
+    except CodecError as error:
+        log.warning("request %s: its boundary counts cannot be read: %s", report.uid, error)
+        return ""
+    found = ledger.gaps(expected, observed, {boundary: True for boundary, _ in expected})
+    names = dict.fromkeys(key(gap.boundary) for gap in found)
+    return f",{','.join(names)}," if names else ""

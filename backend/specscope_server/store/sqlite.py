@@ -1,0 +1,169 @@
+"""SQLite: one file, one writer with group commit, readers beside it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from specscope_server.store.database import Job
+from specscope_server.store.errors import translated
+from specscope_server.store.port import Capabilities, Refused, StoreError
+from specscope_server.store.where import where
+
+BUSY_MS = 5000
+_GROUP = 64
+"""Jobs in one commit at most: bounds how long the first of them waits."""
+
+
+def _writer_pragmas(connection: sqlite3.Connection) -> None:
+    for pragma in (
+        # Wait for another process (a backup, the sqlite3 shell) instead of failing at once.
+        f"busy_timeout = {BUSY_MS}",
+        # Readers go on while the writer commits; kept in the file, so set once but harmless again.
+        "journal_mode = WAL",
+        # An acknowledged record survives power loss: FULL syncs the log at each commit, NORMAL does not.
+        "synchronous = FULL",
+        # SQLite does not check REFERENCES unless told, per connection.
+        "foreign_keys = ON",
+        # Give the log's disk space back after a burst; 64 MiB is about half a million steps.
+        "journal_size_limit = 67108864",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _reader_pragmas(connection: sqlite3.Connection) -> None:
+    for pragma in (
+        # A reader waits only while the log is being recovered after a crash.
+        f"busy_timeout = {BUSY_MS}",
+        # A bug in a query must not be able to write; mode=ro would fail where the log must be recovered.
+        "query_only = ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _engine(url: URL, *, writer: bool) -> Engine:
+    size = 1 if writer else 8
+    engine = create_engine(
+        url,
+        pool_size=size,
+        max_overflow=0 if writer else 8,
+        pool_timeout=30,
+        # Safe: the pool lends a connection to one thread at a time.
+        connect_args={"check_same_thread": False, "timeout": BUSY_MS / 1000, "isolation_level": None},
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
+        (_writer_pragmas if writer else _reader_pragmas)(connection)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # The driver's own BEGIN comes too late (not before SELECT or DDL) and is switched off above.
+        # IMMEDIATE takes the write lock at once: a later upgrade could fail without waiting.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
+
+    _ = prepare, begin
+    return engine
+
+
+@dataclass(slots=True)
+class _Entry:
+    job: Job
+    done: bool = False
+    error: Exception | None = None
+
+
+class SqliteDatabase:
+    """A SQLite file. Commits are grouped: calls that wait for the disk at the same time share one sync."""
+
+    def __init__(self, url: URL) -> None:
+        """Name the file; it is opened at the first use.
+
+        Raises:
+            StoreError: its directory does not exist or it is not a file.
+        """
+        self.place = where(url)
+        self.capabilities = Capabilities(several_servers=False, durable_commit=True)
+        path = Path(url.database or "").absolute()
+        if path.is_dir():
+            raise StoreError(f"{path} is a directory; name a file in it, e.g. --db sqlite:///specscope.db")
+        if not path.parent.is_dir():
+            raise StoreError(
+                f"directory {path.parent} does not exist; create it or name another file with --db"
+            )
+        self._writing = _engine(url, writer=True)
+        self._reading = _engine(url, writer=False)
+        self._waiting: deque[_Entry] = deque()
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def read(self) -> Generator[Connection, None, None]:
+        """Open a read-only transaction.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        with translated(self.place), self._reading.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def migrating(self) -> Generator[Connection, None, None]:
+        """Open the transaction that changes the schema; IMMEDIATE keeps every other writer out.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        with self._turn, translated(self.place), self._writing.begin() as connection:
+            yield connection
+
+    def write(self, job: Job) -> None:
+        """Run a job and return when it is on disk; what the job raises comes out, with nothing stored.
+
+        Raises:
+            StoreError: nothing of this job was stored.
+        """
+        entry = _Entry(job)
+        self._waiting.append(entry)
+        with self._turn:
+            # Whoever had the turn before may have committed this entry along with its own.
+            while not entry.done:
+                self._commit([self._waiting.popleft() for _ in range(min(_GROUP, len(self._waiting)))])
+        if entry.error is not None:
+            raise entry.error
+
+    def _commit(self, group: list[_Entry]) -> None:
+        try:
+            with translated(self.place), self._writing.begin() as connection:
+                for entry in group:
+                    self._run(entry, connection)
+        except Exception as error:  # noqa: BLE001 - each caller gets it: nobody's rows are on disk
+            for entry in group:
+                entry.error = entry.error or error
+        finally:
+            for entry in group:
+                entry.done = True
+
+    def _run(self, entry: _Entry, connection: Connection) -> None:
+        """Run one job in a savepoint, so that a bad one takes no other of its group with it."""
+        try:
+            with translated(self.place), connection.begin_nested():
+                entry.job(connection)
+        except StoreError as error:
+            if not isinstance(error, Refused):
+                raise  # the file itself fails: SQLite has rolled back the whole transaction
+            entry.error = error
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that brought the job
+            entry.error = error
+
+    def close(self) -> None:
+        """Close all connections; idempotent."""
+        self._writing.dispose()
+        self._reading.dispose()

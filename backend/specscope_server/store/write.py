@@ -1,0 +1,107 @@
+"""Writing an export: one transaction of upserts whose order, number and grouping do not matter.
+
+Every merge takes a maximum, a minimum, a union or (rollups, guarded by their sequence number) adds once.
+These commute and may be repeated, so late, doubled and shuffled batches end in the same rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specscope import convention
+from specscope.rollup import COUNT_FIELDS
+from sqlalchemy import ColumnElement, Connection, and_, case, or_, tuple_
+
+from specscope_server.store import schema
+from specscope_server.store.dialect import Insert, Merge, add_new, greatest, insert, least, merge
+from specscope_server.store.rows import PROCESS_TEXTS, TOTALS, Rows
+
+_ENGINE: dict[str, Merge] = {
+    "started_ns": least,
+    "last_received_ns": greatest,
+    "last_request_ns": greatest,
+}
+_PROCESS: dict[str, Merge] = {
+    # One process tells these the same each time; the larger text keeps what is known over the empty one.
+    **dict.fromkeys((*PROCESS_TEXTS, "last_event_ns", "last_received_ns"), greatest),
+    "clock_offset_ns": least,
+}
+
+
+def _state(stored: ColumnElement[Any], told: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Running until an end is told; aborted over finished, so that the order of telling does not matter."""
+    return case(
+        (or_(stored == convention.STATE_ABORTED, told == convention.STATE_ABORTED), convention.STATE_ABORTED),
+        (
+            or_(stored == convention.STATE_FINISHED, told == convention.STATE_FINISHED),
+            convention.STATE_FINISHED,
+        ),
+        else_=greatest(stored, told),
+    )
+
+
+_TEXTS = ("process_uid", "rid", "trace_id", "kind", "model", "finish_reason")
+_NUMBERS = ("end_ns", "last_received_ns", "prompt_tokens", "output_tokens", "cached_tokens", "max_tokens")
+_FLOATS = ("temperature", "queue_s", "first_token_s")
+_REQUEST: dict[str, Merge] = {
+    **dict.fromkeys((*_TEXTS, *_NUMBERS, *_FLOATS, *TOTALS), greatest),
+    "state": _state,
+    "arrival_ns": least,
+}
+_BOUNDARY: dict[str, Merge] = {"expected": greatest, "observed": greatest}
+_SUMS: dict[str, Merge] = dict.fromkeys(COUNT_FIELDS, lambda stored, told: stored + told)
+
+
+def _told(_: ColumnElement[Any], told: ColumnElement[Any]) -> ColumnElement[Any]:
+    return told
+
+
+def _newer(statement: Insert) -> ColumnElement[bool]:
+    """Say whether a gauge told now is newer; of two told for one moment the larger stays."""
+    names = ("event_ns", "value", "reason")
+    told, stored = statement.excluded, schema.process_gauge.c
+    return tuple_(*(told[name] for name in names)) > tuple_(*(stored[name] for name in names))
+
+
+_LEDGER = ("boundaries", "boundaries_rank", "short")
+
+
+def _ledger_of_most(statement: Insert) -> dict[str, ColumnElement[Any]]:
+    """Return a request's boundary counts of the report that saw the most passes."""
+    told, stored = statement.excluded, schema.request.c
+    better = or_(
+        told.boundaries_rank > stored.boundaries_rank,
+        and_(told.boundaries_rank == stored.boundaries_rank, told.boundaries > stored.boundaries),
+    )
+    return {name: case((better, told[name]), else_=stored[name]) for name in _LEDGER}
+
+
+def write(connection: Connection, rows: Rows) -> None:
+    """Write rows, tables and keys always in the same order, so that servers cannot block each other."""
+    add_new(connection, schema.workspace, rows.workspaces)
+    add_new(connection, schema.model, rows.models)
+    merge(connection, schema.engine, rows.engines, _ENGINE)
+    merge(connection, schema.process, rows.processes, _PROCESS)
+    add_new(connection, schema.engine_event, rows.events)
+    merge(connection, schema.process_counter, rows.counters, {"value": greatest})
+    gauge: dict[str, Merge] = dict.fromkeys(("event_ns", "value", "reason"), _told)
+    merge(connection, schema.process_gauge, rows.gauges, gauge, where=_newer)
+    merge(connection, schema.boundary_total, rows.boundary_totals, _BOUNDARY)
+    merge(connection, schema.boundary_count, rows.boundary_counts, _BOUNDARY)
+    merge(connection, schema.request, rows.requests, _REQUEST, also=_ledger_of_most)
+    add_new(connection, schema.step_chunk, rows.chunks)
+    _add_rollups(connection, rows)
+
+
+def _add_rollups(connection: Connection, rows: Rows) -> None:
+    """Add each increment that is not in yet; noting it and adding it are one transaction."""
+    if not rows.rollups:
+        return
+    table = schema.rollup_applied
+    names = [column.name for column in table.primary_key.columns]
+    fresh = connection.execute(
+        insert(connection, table).on_conflict_do_nothing().returning(*table.c),
+        [dict(zip(names, identity, strict=True)) for identity in sorted(rows.rollups)],
+    )
+    added = [row for identity in fresh for row in rows.rollups[tuple(identity)]]
+    merge(connection, schema.rollup_10s, added, _SUMS)
