@@ -7,8 +7,9 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
-from specscope.engines.sglang import hidden, passes
+from specscope.engines.sglang import hidden, hooks, passes
 from specscope.engines.sglang.commit import verify_step
+from specscope.engines.sglang.hooks import Guard
 from specscope.engines.sglang.loaded import Loaded
 from specscope.engines.sglang.passes import Drafted, Extend, Pass
 from specscope.engines.sglang.requests import Requests, uids_of, visible
@@ -41,7 +42,8 @@ class Path:
         self._waiting: deque[Pass] = deque()
         self._has_fc = loaded.fc is not None
         self._has_map = loaded.needs_map
-        self._statistics = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
+        self._statistics = Guard("hidden_statistics", (), recorder)
+        self._statistics.armed = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
         self.packing_seen = True
         """Whether the packing of aux hidden states is hooked."""
         self.fc_seen = True
@@ -199,9 +201,12 @@ class Path:
         if one is None or states is None:
             return outer
         uids = uids_of(batch.reqs)
-        statistics: tuple[Any, ...] = (None,) * len(uids)
-        if self._statistics and len(lengths) == len(uids) and hidden.on_host(states):
-            statistics = hidden.statistics(states, starts, lengths)
+        statistics: Any = hooks.FAILED
+        if len(lengths) == len(uids) and hidden.on_host(states):
+            # Guarded apart: should they fail, what was fed and whether fc ran is still told.
+            statistics = self._statistics.run(hidden.statistics, states, starts, lengths)
+        if statistics is hooks.FAILED:
+            statistics = (None,) * len(uids)
         one.extend = Extend(
             after=after,
             fed_width=int(states.shape[-1]),
@@ -253,8 +258,9 @@ class Path:
         """Before ``process_batch_result_decode``: (output tokens, already over) of each request."""
         if getattr(result, PASS, None) is None:
             return None
+        before = [(visible(req), req.finished_reason is not None or req.is_retracted) for req in batch.reqs]
         self._requests.hold()
-        return [(visible(req), req.finished_reason is not None or req.is_retracted) for req in batch.reqs]
+        return before
 
     def commit_ended(
         self, token: list[tuple[int, bool]] | None, _result: Any, _processor: Any, batch: Any, result: Any

@@ -89,7 +89,7 @@ class Requests:
                 kind=kind,
                 arrival_ns=time.time_ns() - int(waited * 1e9),
                 prompt_tokens=len(prompt),
-                temperature=_number(sampling.temperature),
+                temperature=_temperature(sampling),
                 max_tokens=sampling.max_new_tokens if isinstance(sampling.max_new_tokens, int) else None,
                 trace=_trace(getattr(req.time_stats, "trace_ctx", None)),
                 prompt_ids=tuple(prompt[-PROMPT_IDS:]),
@@ -164,7 +164,11 @@ def _between(stats: Any, start: str, end: str) -> float | None:
     return ended - began if 0.0 < began <= ended else None
 
 
-def _number(value: Any) -> float | None:
+def _temperature(sampling: Any) -> float | None:
+    """SGLang turns temperature 0 into top_k 1 at temperature 1 (``sampling_params.py``): both greedy."""
+    if sampling.top_k == 1:
+        return 0.0
+    value = sampling.temperature
     return float(value) if isinstance(value, int | float) else None
 
 
