@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-
 from specscope import columns
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -122,7 +121,9 @@ def test_any_bytes_are_refused_or_decoded_never_worse(blob: bytes) -> None:
 
 
 @given(tables(), CODECS, st.data())
-def test_a_flipped_bit_never_passes_unnoticed(table: dict[str, list[Any]], codec: int, data: st.DataObject) -> None:
+def test_a_flipped_bit_never_passes_unnoticed(
+    table: dict[str, list[Any]], codec: int, data: st.DataObject
+) -> None:
     blob = bytearray(columns.encode(table, codec=codec))
     at = data.draw(st.integers(0, len(blob) - 1))
     assume(at not in (6, 7))  # the two reserved bytes of the header

@@ -30,7 +30,7 @@ _LENGTH: Final = struct.Struct("<I")
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Who the engine process is. ``generation`` counts the exporters that it has started, from 0."""
+    """Who the engine process is, and what its exporters so far have counted."""
 
     settings: Settings
     instance: str
@@ -42,7 +42,6 @@ class Hello:
     engine_name: str
     engine_version: str
     anchor: Anchor
-    generation: int = 0
     dropped: dict[str, int] = field(default_factory=dict[str, int])
     export_failures: int = 0
 

@@ -157,7 +157,6 @@ class Keeper:
         """Start nothing yet."""
         self.helper: Helper | None = None
         self.gave_up = False
-        self.generation = 0
         self.lost = 0
         """Records at most lost with exporters that died."""
         self.dropped: dict[str, int] = {}
@@ -192,7 +191,6 @@ class Keeper:
                 self.export_failures = helper.ack.export_failures
             self.lost += helper.written - settled
             helper.close()
-        self.generation += 1
         self._young = 1 if lived > _YOUNG_S else self._young + 1
         if self._young > RESTARTS:
             self.gave_up = True

@@ -115,7 +115,6 @@ class Pump:
             return
         hello = dataclasses.replace(
             self._recorder.hello(),
-            generation=keeper.generation,
             dropped=keeper.dropped,
             export_failures=keeper.export_failures,
         )

@@ -85,7 +85,12 @@ class Session:
         if kind == frames.RECORDS:
             now = time.monotonic_ns()
             for values in payload:
-                self._pipeline.take(from_tuple(values), now)
+                try:
+                    record = from_tuple(values)
+                except ValueError as error:
+                    self._pipeline.broken("record", error)
+                else:
+                    self._pipeline.take(record, now)
         elif kind == frames.ENGINE:
             record = from_tuple(payload[1])
             self._pipeline.taken += 1
@@ -172,6 +177,17 @@ def _read_hello(connection: socket.socket, reader: Reader) -> tuple[Hello | None
     return None, []
 
 
+def _receive(connection: socket.socket) -> bytes:
+    """Return what came, nothing at the end."""
+    for _ in range(2):
+        try:
+            return connection.recv(1 << 18)
+        except ConnectionError:
+            # An engine that was killed with our acknowledgements unread: its last records still wait.
+            continue
+    return b""
+
+
 def _serve(connection: socket.socket) -> None:
     from specscope.frames import Reader
 
@@ -187,10 +203,7 @@ def _serve(connection: socket.socket) -> None:
     while not session.said_goodbye:
         readable, _, _ = select.select([connection], [], [], max(0.0, next_tick - time.monotonic()))
         if readable:
-            try:
-                data = connection.recv(1 << 18)
-            except ConnectionError:  # killed with our acknowledgements unread
-                data = b""
+            data = _receive(connection)
             if not data:
                 break
             for kind, payload in reader.feed(data):

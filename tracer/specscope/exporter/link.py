@@ -39,6 +39,8 @@ class Answer:
     """How one attempt ended. ``why`` says it for a log line, empty when it was taken."""
 
     why: str = ""
+    answered: bool = True
+    """There is a receiver, whatever it said."""
     rejected: bool = False
     """The receiver will never take these bytes."""
     refused_spans: int = 0
@@ -70,7 +72,7 @@ class _Session(requests.Session):
         try:
             response = super().request(*args, **kwargs)
         except requests.exceptions.RequestException as error:
-            self.answer = Answer(f"{type(error).__name__}")
+            self.answer = Answer(type(error).__name__, answered=False)
             raise _NotTaken(str(error)) from error
         if not 200 <= response.status_code < 300:
             why = f"HTTP {response.status_code} {response.reason or ''}".strip()

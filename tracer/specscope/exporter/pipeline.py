@@ -34,8 +34,9 @@ CHUNK_NS: Final = SECOND
 ROLLUP_NS: Final = SECOND
 RETELL_NS: Final = 5 * SECOND
 """A running request's span, with its boundary counts, is sent again this often while it changes."""
-_SEQ_STRIDE: Final = 1 << 40
-"""Sequence numbers of one exporter; those of the next one start above, so that none is used twice."""
+SEQ_NS: Final = SECOND // 10
+"""Where an earlier exporter may have used sequence numbers, they go on at the process' age in this unit:
+above all that can have been used, and in 31 bits for six years."""
 
 BROKEN: Final = "record_error"
 EVICTED: Final = "request_evicted"
@@ -63,7 +64,8 @@ class Pipeline:
         self._kinds = PassKinds()
         self._open: OrderedDict[str, RequestState] = OrderedDict()
         self._rollup = rollup.Rollup()
-        self._rollup_seq = self._chunk_seq = hello.generation * _SEQ_STRIDE
+        self._rollup_seq = 0
+        self._start_ns = hello.start_ns
         self._rolled_ns = 0
         self._rolled_record = 0
         self._now = 0
@@ -89,9 +91,10 @@ class Pipeline:
             else:
                 self.engine(record, 0)
         except Exception as error:  # noqa: BLE001 - one broken record must not cost the others
-            self._complain(type(record).__name__, error)
+            self.broken(type(record).__name__, error)
 
-    def _complain(self, what: str, error: Exception) -> None:
+    def broken(self, what: str, error: Exception) -> None:
+        """Count a record or request that cannot be told; the first one is logged."""
         self.dropped[BROKEN] += 1
         if not self._complained:
             self._complained = True
@@ -116,13 +119,16 @@ class Pipeline:
             state, gone = self._requests.add(uid)
             state.first_wall_ns = state.last_wall_ns = wall_ns
             state.whole = False
-            state.next_chunk = self._chunk_seq
+            state.next_chunk = self._age(wall_ns)
             if gone is not None:
                 self.dropped[EVICTED] += 1
                 self._close(gone)
         state.last_wall_ns = max(state.last_wall_ns, wall_ns)
         state.changed = True
         return state
+
+    def _age(self, wall_ns: int) -> int:
+        return max(0, (wall_ns - self._start_ns) // SEQ_NS)
 
     def _started(self, record: RequestStarted, *, whole: bool) -> None:
         known = self._requests.get(record.uid) is not None
@@ -287,7 +293,6 @@ class Pipeline:
         if chunk.extends:
             payload[c.CHUNK_EXTENDS] = chunks.pack_extends(chunk.extends, codec=self._codec)
         seq, state.next_chunk = state.next_chunk, state.next_chunk + 1
-        self._chunk_seq += 1
         times = [row.t for row in chunk.steps] + [row.t for row in chunk.extends]
         self._out(
             self.spans.steps(state, seq, chunk.first_step, payload, (min(times), max(times)), self._anchor)
@@ -335,11 +340,12 @@ class Pipeline:
         try:
             action(state)
         except Exception as error:  # noqa: BLE001 - one broken request must not cost the others
-            self._complain(f"request {state.uid}", error)
+            self.broken(f"request {state.uid}", error)
             state.changed = False
 
     def _roll(self) -> None:
         wall_ns = self._anchor.wall(self._now)
+        self._rollup_seq = max(self._rollup_seq, self._age(wall_ns))
         for bucket, rows in self._rollup.take():
             blob = rollup.pack(rows, codec=self._codec)
             self._out(self.spans.rollup(self._rollup_seq, bucket, blob, wall_ns, self._anchor))

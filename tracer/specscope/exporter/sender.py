@@ -14,7 +14,7 @@ from typing import Final
 from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.trace import ReadableSpan
 
-from specscope.exporter.link import Link
+from specscope.exporter.link import Answer, Link
 from specscope.exporter.spans import size_of
 
 _logger = logging.getLogger("specscope.exporter")
@@ -55,6 +55,7 @@ class Sender:
         self._stop_at: float | None = None
         self._settled = self._settling = 0
         self._failing_since = 0.0
+        self._complained = False
         self.dropped: Counter[str] = Counter()
         """Spans lost here, by reason."""
         self.failures = 0
@@ -132,7 +133,15 @@ class Sender:
                     self._wait(backoff or GATHER_S)
                 if self._stop_at is not None and time.monotonic() >= self._stop_at:
                     return
-            if self._round():
+            try:
+                arrived = self._round()
+            except Exception as error:  # noqa: BLE001 - the thread must outlive what nobody foresaw
+                arrived = False
+                self.failures += 1
+                if not self._complained:
+                    self._complained = True
+                    _logger.warning("specscope exporter: sender: %s: %s", type(error).__name__, error)
+            if arrived:
                 backoff = 0.0
             else:
                 # Jitter: the processes of a deployment must not come back all at once.
@@ -157,11 +166,14 @@ class Sender:
             batch = self._batch()
         if data is not None:
             answer = self._link.send_metrics(data)
-            self._note(answer.why, answer.rejected)
-            if not answer.taken and not answer.rejected:
+            # What only the metrics' side of a receiver refuses must not hold up the spans, nor come again:
+            # the next heartbeat tells more.
+            if not answer.answered:
+                self._note(answer)
                 with self._changed:
                     self._metrics = self._metrics or data
                 return False
+            self.failures += not answer.taken
         return not batch or self._deliver(batch)
 
     def _batch(self) -> list[_Item]:
@@ -176,7 +188,7 @@ class Sender:
 
     def _deliver(self, batch: list[_Item]) -> bool:
         answer = self._link.send_spans([item.span for item in batch])
-        self._note(answer.why, answer.rejected)
+        self._note(answer)
         if answer.rejected and len(batch) > 1:
             # One bad or large span must not take its neighbours along.
             half = len(batch) // 2
@@ -190,10 +202,10 @@ class Sender:
             self.dropped[REJECTED] += len(batch) if answer.rejected else answer.refused_spans
         return True
 
-    def _note(self, why: str, rejected: bool) -> None:
-        if why:
-            self.failures += 1
-        reachable = not why or rejected
+    def _note(self, answer: Answer) -> None:
+        """Count a failure, and say so when the receiver went away or came back."""
+        self.failures += not answer.taken
+        reachable = answer.taken or answer.rejected
         if reachable == self.reachable:
             return
         self.reachable = reachable
@@ -205,6 +217,6 @@ class Sender:
             _logger.warning(
                 "specscope exporter: receiver unreachable at %s: %s; up to %d MiB are kept",
                 self._link.endpoint,
-                why,
+                answer.why,
                 self._limit >> 20,
             )
