@@ -1,0 +1,173 @@
+"""Engines: state with its reason, acceptance, ledger, findings, processes and configuration."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+
+from specscope_server.api.common import (
+    DEFAULT_WINDOW_S,
+    DEFAULT_WORKSPACE,
+    BoundaryModel,
+    CountsModel,
+    Model,
+    Parts,
+    PartsOf,
+    PositionModel,
+    WindowS,
+    Workspace,
+    json_safe,
+    positions,
+)
+from specscope_server.api.errors import RESPONSES, not_found
+from specscope_server.api.findings import FindingModel
+from specscope_server.diagnosis import Diagnosis, State, diagnose
+from specscope_server.store.model import EngineRow
+
+router = APIRouter(tags=["engines"], responses=RESPONSES)
+
+
+class EngineModel(Model):
+    """One engine: one launch of a serving deployment, all its processes together."""
+
+    engine_uid: str
+    workspace: str
+    environment: str
+    instance: str
+    name: str
+    model: str
+    engine_name: str = Field(description="sglang, vllm, ...")
+    engine_version: str
+    speculation: bool | None = Field(description="Whether it is set to draft; null: not told yet.")
+    started: datetime
+    last_received: datetime
+    last_request: datetime | None
+    state: str = Field(
+        description="healthy, faulty, suspect, idle, health checks only, speculation off, tracer silent, "
+        "starting, too little data or not observable."
+    )
+    state_reason: str
+    acceptance_length: float | None = Field(
+        description="(accepted + bonus) / verify_steps in the window; null: no verify step."
+    )
+    acceptance_rate: float | None = Field(
+        description="accepted / drafted_depth in the window; null: nothing drafted."
+    )
+    verify_steps: int | None = Field(description="In the window; null: no rollup arrived, which is not zero.")
+    counts: CountsModel | None = Field(description="Sums over the window; null: no rollup arrived.")
+    positions: list[PositionModel]
+    ledger: list[BoundaryModel] = Field(description="Totals since the engine started.")
+    findings: list[FindingModel]
+    unknown: dict[str, str] = Field(
+        description="Kinds of finding that could be neither found nor excluded, and why."
+    )
+    requests: dict[str, int] = Field(description="Requests since start, by kind.")
+
+
+class ProcessModel(Model):
+    """One process of an engine with what it last said of itself."""
+
+    process_uid: str
+    role: str
+    pid: int
+    started: datetime
+    tp: int
+    dp: int
+    pp: int
+    serving_role: str
+    detail: str = Field(description="Level of detail it sends: summary, steps, tokens or full.")
+    tracer_version: str
+    last_event: datetime
+    last_received: datetime
+    clock_skewed: bool = Field(description="Its clock is more than five minutes off the server's.")
+    requests: dict[str, int]
+    dropped: dict[str, int] = Field(description="Records the tracer lost, by reason.")
+    hook_errors: dict[str, int]
+    queued: int | None
+    export_failures: int | None
+
+
+class EngineDetail(EngineModel):
+    """One engine with its processes and configuration."""
+
+    processes: list[ProcessModel]
+    config: dict[str, Any]
+
+
+class Engines(Model):
+    """All engines of the workspace."""
+
+    items: list[EngineModel]
+    window_s: int
+
+
+def _diagnosis(parts: Parts, engine_uid: str, now: datetime) -> Diagnosis:
+    evidence = parts.store.evidence(engine_uid, now, parts.settings.judge_s)
+    if evidence is None:
+        return Diagnosis(State("not observable", "the store has no evidence of it"), ())
+    return diagnose(evidence)
+
+
+def _fields(row: EngineRow, diagnosis: Diagnosis) -> dict[str, Any]:
+    counts = None if row.counts is None else CountsModel.of(row.counts)
+    return {
+        "engine_uid": row.engine_uid,
+        "workspace": row.workspace,
+        "environment": row.environment,
+        "instance": row.instance,
+        "name": row.name,
+        "model": row.model,
+        "engine_name": row.engine_name,
+        "engine_version": row.engine_version,
+        "speculation": row.speculation,
+        "started": row.started,
+        "last_received": row.last_received,
+        "last_request": row.last_request,
+        "state": diagnosis.state.word,
+        "state_reason": diagnosis.state.reason,
+        "acceptance_length": counts and counts.acceptance_length,
+        "acceptance_rate": counts and counts.acceptance_rate,
+        "verify_steps": counts and counts.verify_steps,
+        "counts": counts,
+        "positions": positions(row.positions),
+        "ledger": [BoundaryModel.of(state) for state in row.ledger],
+        "findings": [FindingModel.of(finding) for finding in diagnosis.findings],
+        "unknown": dict(diagnosis.unknown),
+        "requests": dict(row.requests),
+    }
+
+
+@router.get("/engines", summary="Engines with state, acceptance, ledger and findings")
+def list_engines(
+    parts: PartsOf, workspace: Workspace = DEFAULT_WORKSPACE, window_s: WindowS = DEFAULT_WINDOW_S
+) -> Engines:
+    """Return every engine of the workspace; its counts are over the last ``window_s`` seconds."""
+    now = datetime.now(UTC)
+    rows = parts.store.engines(workspace, now - timedelta(seconds=window_s))
+    return Engines(
+        items=[EngineModel(**_fields(row, _diagnosis(parts, row.engine_uid, now))) for row in rows],
+        window_s=window_s,
+    )
+
+
+@router.get("/engines/{engine_uid}", summary="One engine with its processes and configuration")
+def get_engine(
+    parts: PartsOf,
+    engine_uid: Annotated[str, Path(max_length=128)],
+    workspace: Workspace = DEFAULT_WORKSPACE,
+    window_s: WindowS = DEFAULT_WINDOW_S,
+) -> EngineDetail:
+    """Return one engine; its counts are over the last ``window_s`` seconds."""
+    now = datetime.now(UTC)
+    row = parts.store.engine(workspace, engine_uid, now - timedelta(seconds=window_s))
+    if row is None:
+        raise not_found("engine", engine_uid, "GET /api/v1/engines lists the engines of a workspace.")
+    return EngineDetail(
+        **_fields(row, _diagnosis(parts, engine_uid, now)),
+        processes=[ProcessModel(**asdict(process)) for process in row.processes],
+        config=json_safe(row.config),
+    )

@@ -1,0 +1,16 @@
+"""Every endpoint of the API; adding a resource is adding its module and a line here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fastapi import APIRouter
+
+from specscope_server.api import alerts, engines, findings, requests, series, status
+
+PREFIX: Final = "/api/v1"
+
+router = APIRouter()
+for _module in (engines, requests, findings, alerts, series, status):
+    router.include_router(_module.router, prefix=PREFIX)
+router.include_router(status.health)

@@ -1,0 +1,73 @@
+"""From the bytes of a body to OTLP messages, for both encodings."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, Final, NoReturn, TypeVar, cast
+
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
+
+from specscope_server.ingest.content import Format
+from specscope_server.ingest.refusal import Refusal
+
+M = TypeVar("M", bound=Message)
+
+HEX_IDS: Final = frozenset({"traceId", "spanId", "parentSpanId"})
+"""Fields that OTLP's JSON writes in hex where protobuf's own JSON writes base64."""
+
+
+def decode(body: bytes, form: Format, message: M) -> M:
+    """Fill ``message`` from a body and return it; unknown fields are ignored.
+
+    Raises:
+        Refusal: 400, the body is not such a message.
+    """
+    if form is Format.PROTOBUF:
+        try:
+            message.ParseFromString(body)
+        except DecodeError as error:
+            raise Refusal(400, f"the body is not a protobuf {message.DESCRIPTOR.name}: {error}") from error
+        return message
+    try:
+        read: object = json.loads(body.decode(), parse_constant=_refuse_constant)
+        if not isinstance(read, dict):
+            raise TypeError("it is not an object")
+        document = cast("dict[str, Any]", read)
+        _hex_to_base64(document)
+        json_format.ParseDict(document, message, ignore_unknown_fields=True)
+    except RecursionError as error:
+        raise Refusal(400, "the JSON body is nested too deeply") from error
+    except (ValueError, TypeError, json_format.ParseError) as error:
+        raise Refusal(400, f"the body is not a JSON {message.DESCRIPTOR.name}: {_short(error)}") from error
+    return message
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _short(error: Exception) -> str:
+    text = str(error).rstrip(".")
+    return text if len(text) <= 300 else text[:300] + "…"
+
+
+def _hex_to_base64(document: object) -> None:
+    """Rewrite the ids in place. Attribute keys are values in OTLP's JSON, so no key can be mistaken."""
+    pending: list[object] = [document]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, list):
+            pending.extend(cast("list[object]", node))
+        elif isinstance(node, dict):
+            fields = cast("dict[str, Any]", node)
+            for name, value in fields.items():
+                if name in HEX_IDS and isinstance(value, str):
+                    try:
+                        fields[name] = base64.b64encode(binascii.unhexlify(value)).decode()
+                    except ValueError as error:
+                        raise ValueError(f"{name} {value[:40]!r} is not hex: {error}") from error
+                else:
+                    pending.append(value)

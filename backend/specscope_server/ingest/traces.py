@@ -1,0 +1,226 @@
+"""From OTLP spans to batches: engines, requests, chunks, rollups. Other tools' spans are not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+from specscope import chunks, columns, rollup
+from specscope import convention as c
+
+from specscope_server.ingest.resource import process_facts
+from specscope_server.ingest.values import (
+    MAX_COUNT,
+    MAX_SMALL,
+    MAX_TIME_NS,
+    Attributes,
+    Invalid,
+    Tally,
+    time_ns,
+)
+from specscope_server.store.model import (
+    Batch,
+    Chunk,
+    EngineReport,
+    RequestReport,
+    RequestTotals,
+    RollupIncrement,
+)
+
+MAX_BLOB: Final = chunks.MAX_RAW
+"""Bytes of one packed attribute as sent: packing never makes it larger than its raw body."""
+MAX_ROLLUP_RAW: Final = 1 << 20
+"""Raw bytes of one rollup; some dozens of slices by position take 50 KiB."""
+MAX_STEP_COUNT: Final = 1 << 40
+"""Largest count of one rollup row: eight million such rows still fit a 64-bit sum in the database."""
+MAX_SLICE: Final = 64
+"""Characters of a rollup's dimension or slice."""
+
+
+@dataclass(slots=True)
+class Spans:
+    """What the spans of one resource say, by kind."""
+
+    engines: list[EngineReport] = field(default_factory=list[EngineReport])
+    requests: list[RequestReport] = field(default_factory=list[RequestReport])
+    chunks: list[Chunk] = field(default_factory=list[Chunk])
+    rollups: list[RollupIncrement] = field(default_factory=list[RollupIncrement])
+
+
+def batches_of(export: ExportTraceServiceRequest) -> tuple[list[Batch], Tally]:
+    """Return what an export says, and what became of each of its spans; never raises on hostile values."""
+    tally = Tally()
+    batches: list[Batch] = []
+    for resource_spans in export.resource_spans:
+        batch = _batch(resource_spans, tally)
+        if batch is not None:
+            batches.append(batch)
+    return batches, tally
+
+
+def _batch(resource_spans: ResourceSpans, tally: Tally) -> Batch | None:
+    ours: list[Span] = []
+    for scope in resource_spans.scope_spans:
+        if scope.scope.name == c.SCOPE_NAME:
+            ours.extend(scope.spans)
+        else:
+            tally.foreign += len(scope.spans)
+    if not ours:
+        return None
+    try:
+        process = process_facts(resource_spans.resource, tally)
+    except Invalid as error:
+        tally.reject(f"resource: {error}", len(ours))
+        return None
+    found = Spans()
+    for span in ours:
+        read = READERS.get(span.name)
+        if read is None:  # a newer tracer may tell more within the same wire version
+            tally.foreign += 1
+            continue
+        try:
+            _check_ids(span)
+            read(span, Attributes(span.attributes, tally), found)
+        except (Invalid, columns.CodecError) as error:
+            tally.reject(f"{span.name}: {error}")
+        else:
+            tally.accepted += 1
+    return Batch(
+        process, tuple(found.engines), tuple(found.requests), tuple(found.chunks), tuple(found.rollups)
+    )
+
+
+def _check_ids(span: Span) -> None:
+    for name, value, size in (("trace id", span.trace_id, 16), ("span id", span.span_id, 8)):
+        if len(value) != size or not any(value):
+            raise Invalid(f"the {name} is not {size} bytes that are not all zero")
+
+
+def _engine(span: Span, attributes: Attributes, found: Spans) -> None:
+    found.engines.append(
+        EngineReport(
+            event_ns=time_ns(span.start_time_unix_nano, "the span's start"),
+            event=attributes.name(c.ENGINE_EVENT),
+            model=attributes.text(c.MODEL),
+            speculation=attributes.flag(c.METRIC_SPECULATION) is True,
+            config=attributes.json_object(c.ENGINE_CONFIG),
+        )
+    )
+
+
+def _request(span: Span, attributes: Attributes, found: Spans) -> None:
+    found.requests.append(_report(span, attributes))
+
+
+def _steps(span: Span, attributes: Attributes, found: Spans) -> None:
+    start = time_ns(span.start_time_unix_nano, "the span's start")
+    end = time_ns(span.end_time_unix_nano, "the span's end")
+    if end < start:
+        raise Invalid("the span ends before it starts")
+    report = _report(span, attributes)
+    chunk = Chunk(
+        uid=report.uid,
+        seq=attributes.required(c.CHUNK_SEQ, MAX_SMALL),
+        first_step=attributes.required(c.CHUNK_FIRST_STEP, MAX_SMALL),
+        start_ns=start,
+        end_ns=end,
+        steps=_blob(attributes, c.CHUNK_STEPS),
+        extends=_blob(attributes, c.CHUNK_EXTENDS),
+    )
+    # A request exists from its first chunk: the totals and identity on it are a report of their own.
+    found.requests.append(report)
+    found.chunks.append(chunk)
+
+
+def _rollup(span: Span, attributes: Attributes, found: Spans) -> None:
+    blob = attributes.data(c.ROLLUP_ROWS, MAX_BLOB)
+    if blob is None:
+        raise Invalid(f"{c.ROLLUP_ROWS} is missing")
+    rows = rollup.unpack(blob, max_raw=MAX_ROLLUP_RAW)
+    for (dimension, value, position), counts in rows.items():
+        for text in (dimension, value):
+            if len(text) > MAX_SLICE or not text.isprintable():
+                raise Invalid(f"{c.ROLLUP_ROWS} has a slice name that is too long or cannot be printed")
+        if position >= MAX_SMALL or any(getattr(counts, n) > MAX_STEP_COUNT for n in rollup.COUNT_FIELDS):
+            raise Invalid(f"{c.ROLLUP_ROWS} has a count that is too large")
+    bucket = attributes.required(c.ROLLUP_BUCKET, MAX_TIME_NS // 1_000_000_000)
+    if bucket % rollup.BUCKET_S:
+        raise Invalid(f"{c.ROLLUP_BUCKET} is {bucket}, not a multiple of {rollup.BUCKET_S}")
+    found.rollups.append(
+        RollupIncrement(seq=attributes.required(c.ROLLUP_SEQ, MAX_SMALL), bucket=bucket, rows=rows)
+    )
+
+
+READERS: Final[dict[str, Callable[[Span, Attributes, Spans], None]]] = {
+    c.SPAN_ENGINE: _engine,
+    c.SPAN_REQUEST: _request,
+    c.SPAN_STEPS: _steps,
+    c.SPAN_ROLLUP: _rollup,
+}
+
+
+def _blob(attributes: Attributes, name: str) -> bytes:
+    """Return a packed attribute, checked to be whole; its columns stay unread. Absent: empty."""
+    blob = attributes.data(name, MAX_BLOB)
+    if blob is None:
+        return b""
+    try:
+        columns.open_body(blob, max_raw=chunks.MAX_RAW)
+    except columns.CodecError as error:
+        raise Invalid(f"{name}: {error}") from error
+    return blob
+
+
+def _boundaries(attributes: Attributes) -> bytes | None:
+    blob = attributes.data(c.REQUEST_BOUNDARIES, MAX_BLOB)
+    if blob is None:
+        return None
+    try:
+        chunks.unpack_boundaries(blob)
+    except columns.CodecError as error:
+        raise Invalid(f"{c.REQUEST_BOUNDARIES}: {error}") from error
+    return blob
+
+
+def _report(span: Span, attributes: Attributes) -> RequestReport:
+    state = attributes.choice(c.REQUEST_STATE, c.REQUEST_STATES, c.STATE_RUNNING)
+    start = time_ns(span.start_time_unix_nano, "the span's start")
+    ended = state != c.STATE_RUNNING
+    return RequestReport(
+        uid=attributes.hex_id(c.REQUEST_UID),
+        rid=attributes.text(c.GEN_AI_REQUEST_ID),
+        trace_id=span.trace_id.hex(),
+        state=state,
+        kind=attributes.choice(c.REQUEST_KIND, c.REQUEST_KINDS, ""),  # unknown where its start was not seen
+        model=attributes.text(c.MODEL),
+        arrival_ns=attributes.integer(c.REQUEST_ARRIVAL, MAX_TIME_NS, low=1) or start,
+        end_ns=time_ns(span.end_time_unix_nano, "the span's end") if ended else None,
+        prompt_tokens=attributes.integer(c.GEN_AI_INPUT_TOKENS, MAX_SMALL),
+        output_tokens=attributes.integer(c.GEN_AI_OUTPUT_TOKENS, MAX_SMALL),
+        cached_tokens=attributes.integer(c.REQUEST_CACHED, MAX_SMALL),
+        temperature=attributes.number(c.GEN_AI_TEMPERATURE),
+        max_tokens=attributes.integer(c.GEN_AI_MAX_TOKENS, MAX_SMALL),
+        finish_reason=attributes.first_text(c.GEN_AI_FINISH_REASONS),
+        queue_s=attributes.number(c.REQUEST_QUEUE_S),
+        first_token_s=attributes.number(c.REQUEST_FIRST_TOKEN_S),
+        totals=RequestTotals(
+            verify_steps=_total(attributes, c.REQUEST_VERIFY_STEPS),
+            drafted_depth=_total(attributes, c.REQUEST_DRAFTED_DEPTH),
+            drafted_nodes=_total(attributes, c.REQUEST_DRAFTED_NODES),
+            accepted=_total(attributes, c.REQUEST_ACCEPTED),
+            bonus=_total(attributes, c.REQUEST_BONUS),
+            committed=_total(attributes, c.REQUEST_COMMITTED),
+            zero_accept_steps=_total(attributes, c.REQUEST_ZERO_STEPS),
+            overshoot_steps=_total(attributes, c.REQUEST_OVERSHOOT),
+            prefill_passes=_total(attributes, c.REQUEST_PREFILLS),
+        ),
+        boundaries=_boundaries(attributes),
+    )
+
+
+def _total(attributes: Attributes, name: str) -> int:
+    """Return a running total; one that is not told adds nothing, since the store keeps the largest."""
+    return attributes.integer(name, MAX_COUNT) or 0

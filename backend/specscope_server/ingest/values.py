@@ -1,0 +1,224 @@
+"""Hostile values made safe: every attribute is read through here, with its type and range checked."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn, cast
+
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+
+MAX_COUNT: Final = (1 << 53) - 1
+"""Largest count: exact in JSON numbers, and 1024 of them still fit a 64-bit sum in the database."""
+MAX_SMALL: Final = (1 << 31) - 1
+"""Largest rank, pid, sequence number or token count: a 32-bit column."""
+MAX_TIME_NS: Final = 7_258_118_400 * 1_000_000_000
+"""2200-01-01 in ns since 1970. Wrong clocks are kept and flagged; past this it is no clock."""
+MAX_NAME: Final = 128
+"""Characters of a name that identifies something; longer ones are refused, not cut: cutting would merge."""
+MAX_TEXT: Final = 512
+"""Characters of other texts (request ids, reasons, model names); longer ones are cut, and the client told."""
+MAX_CONFIG: Final = 256 << 10
+"""Bytes of an engine's configuration as JSON text."""
+
+HEX_32: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class Invalid(ValueError):
+    """A resource, span or point that cannot be stored; the message names the attribute and what is wrong."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the spans or points of one export, with reasons and how often each applied."""
+
+    accepted: int = 0
+    foreign: int = 0
+    rejected: int = 0
+    reasons: Counter[str] = field(default_factory=Counter[str])
+    notes: Counter[str] = field(default_factory=Counter[str])
+
+    def reject(self, reason: str, count: int = 1) -> None:
+        """Count ``count`` items as rejected for ``reason``."""
+        self.rejected += count
+        self.reasons[reason] += count
+
+    def explain(self, most: int = 5) -> str:
+        """Return the most frequent reasons and notes as one line, empty when there is nothing to say."""
+        told = [*self.reasons.most_common(most), *self.notes.most_common(most)]
+        left = len(self.reasons) + len(self.notes) - len(told)
+        parts = [text if count == 1 else f"{text} ({count} times)" for text, count in told]
+        return "; ".join([*parts, f"and {left} more"] if left > 0 else parts)
+
+
+def clean(text: str) -> str:
+    """Return ``text`` without what databases refuse: NUL and lone surrogates become U+FFFD."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text
+
+
+def clean_json(value: object) -> Any:
+    """Return decoded JSON with clean texts, and numbers that JSON cannot hold written as text."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, list):
+        return [clean_json(v) for v in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {clean(str(k)): clean_json(v) for k, v in cast("dict[object, object]", value).items()}
+    return value
+
+
+class Attributes:
+    """The attributes of one resource, span or point. A value of another type than asked for is invalid."""
+
+    def __init__(self, pairs: Iterable[KeyValue], tally: Tally) -> None:
+        """Read ``pairs``; of a doubled key the last counts. Notes about cut texts go to ``tally``."""
+        self._values = {pair.key: pair.value for pair in pairs}
+        self._tally = tally
+
+    def _get(self, name: str, kind: str) -> AnyValue | None:
+        value = self._values.get(name)
+        if value is None or (found := value.WhichOneof("value")) is None:
+            return None
+        if found != kind:
+            raise Invalid(f"{name} is a {found.removesuffix('_value')}, not a {kind.removesuffix('_value')}")
+        return value
+
+    def text(self, name: str, default: str = "", limit: int = MAX_TEXT) -> str:
+        """Return a text, cleaned, and cut at ``limit`` characters with a note."""
+        value = self._get(name, "string_value")
+        if value is None:
+            return default
+        text = clean(value.string_value)
+        if len(text) > limit:
+            self._tally.notes[f"{name} was cut to {limit} characters"] += 1
+            text = text[:limit]
+        return text
+
+    def name(self, name: str, default: str | None = None) -> str:
+        """Return an identifying text of at most 128 characters, never cut.
+
+        Without ``default`` it must be there.
+        """
+        value = self._get(name, "string_value")
+        if value is None or not value.string_value:
+            if default is None:
+                _missing(name)
+            return default
+        text = value.string_value
+        if len(text) > MAX_NAME:
+            raise Invalid(f"{name} has {len(text)} characters, at most {MAX_NAME} are allowed")
+        if not text.isprintable():
+            raise Invalid(f"{name} holds characters that cannot be printed")
+        return text
+
+    def hex_id(self, name: str) -> str:
+        """Return an id of 32 lower-case hex digits, which must be there."""
+        value = self._get(name, "string_value")
+        if value is None:
+            _missing(name)
+        if not HEX_32.fullmatch(value.string_value):
+            raise Invalid(f"{name} is not 32 lower-case hex digits")
+        return value.string_value
+
+    def choice(self, name: str, allowed: tuple[str, ...], default: str | None = None) -> str:
+        """Return one of ``allowed``. Without ``default`` it must be there."""
+        value = self._get(name, "string_value")
+        if value is None:
+            if default is None:
+                _missing(name)
+            return default
+        if value.string_value not in allowed:
+            raise Invalid(f"{name} is none of {', '.join(allowed)}")
+        return value.string_value
+
+    def integer(self, name: str, high: int = MAX_COUNT, low: int = 0) -> int | None:
+        """Return an integer from ``low`` to ``high``, ``None`` when absent."""
+        value = self._get(name, "int_value")
+        if value is None:
+            return None
+        if not low <= value.int_value <= high:
+            raise Invalid(f"{name} is {value.int_value}, not from {low} to {high}")
+        return value.int_value
+
+    def required(self, name: str, high: int = MAX_COUNT, low: int = 0) -> int:
+        """Return an integer that must be there."""
+        value = self.integer(name, high, low)
+        if value is None:
+            _missing(name)
+        return value
+
+    def number(self, name: str, high: float = 1e12) -> float | None:
+        """Return a finite number from 0 to ``high``, ``None`` when absent; an integer will do."""
+        value = self._values.get(name)
+        if value is None or (kind := value.WhichOneof("value")) is None:
+            return None
+        if kind not in ("double_value", "int_value"):
+            raise Invalid(f"{name} is a {kind.removesuffix('_value')}, not a number")
+        found = value.double_value if kind == "double_value" else float(value.int_value)
+        if not (math.isfinite(found) and 0 <= found <= high):
+            raise Invalid(f"{name} is {found}, not from 0 to {high:g}")
+        return found
+
+    def flag(self, name: str) -> bool | None:
+        """Return a boolean, ``None`` when absent."""
+        value = self._get(name, "bool_value")
+        return None if value is None else value.bool_value
+
+    def data(self, name: str, limit: int) -> bytes | None:
+        """Return bytes, ``None`` when absent."""
+        value = self._get(name, "bytes_value")
+        if value is None:
+            return None
+        if len(value.bytes_value) > limit:
+            raise Invalid(f"{name} has {len(value.bytes_value)} bytes, at most {limit} are allowed")
+        return value.bytes_value
+
+    def first_text(self, name: str) -> str | None:
+        """Return the first text of a list of texts, ``None`` when absent or empty."""
+        value = self._get(name, "array_value")
+        if value is None or not value.array_value.values:
+            return None
+        first = value.array_value.values[0]
+        if first.WhichOneof("value") != "string_value":
+            raise Invalid(f"{name} is not a list of texts")
+        return clean(first.string_value)[:MAX_TEXT]
+
+    def json_object(self, name: str) -> dict[str, Any]:
+        """Return a JSON object sent as text, empty when absent."""
+        value = self._get(name, "string_value")
+        if value is None:
+            return {}
+        if len(value.string_value) > MAX_CONFIG:
+            raise Invalid(
+                f"{name} has {len(value.string_value)} characters, at most {MAX_CONFIG} are allowed"
+            )
+        try:
+            document = clean_json(json.loads(value.string_value))
+        except (ValueError, RecursionError) as error:
+            raise Invalid(f"{name} is not JSON: {error}") from error
+        if not isinstance(document, dict):
+            raise Invalid(f"{name} is not a JSON object")
+        return cast("dict[str, Any]", document)
+
+
+def _missing(name: str) -> NoReturn:
+    raise Invalid(f"{name} is missing")
+
+
+def time_ns(value: int, what: str) -> int:
+    """Return a time in ns since 1970.
+
+    Raises:
+        Invalid: it is unset, or past the year 2200.
+    """
+    if not 0 < value <= MAX_TIME_NS:
+        raise Invalid(f"{what} is {value}, not a time in ns from 1970 to 2200")
+    return value

@@ -1,0 +1,1 @@
+"""Helpers of the receiver's, the API's and the packaging tests."""
