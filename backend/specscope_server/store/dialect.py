@@ -1,49 +1,29 @@
-"""Where SQLite and PostgreSQL differ in what we say to them: upserts and the larger of two values."""
+"""Upserts, the same for SQLite and PostgreSQL, which have each a construct of their own for them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table
+from sqlalchemy import ColumnElement, Connection, Table, case, or_
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 
 Insert = sqlite.Insert | postgresql.Insert
 Merge = Callable[[ColumnElement[Any], ColumnElement[Any]], ColumnElement[Any]]
 """(stored value, value told now) to the value to keep."""
 
 
-class greatest(FunctionElement[Any]):
-    """The larger of two values; one that is NULL does not count."""
+def larger(stored: ColumnElement[Any], told: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the larger of two values; one that is NULL does not count.
 
-    name = "greatest"
-    inherit_cache = True
-
-
-class least(FunctionElement[Any]):
-    """The smaller of two values; one that is NULL does not count."""
-
-    name = "least"
-    inherit_cache = True
+    Spelt out, because SQLite's ``max`` is NULL as soon as one argument is and PostgreSQL's ``greatest`` not.
+    """
+    return case((or_(stored.is_(None), told > stored), told), else_=stored)
 
 
-@compiles(greatest, "sqlite")
-def _greatest(element: greatest, compiler: SQLCompiler, **kw: Any) -> str:
-    return _without_null("max", element, compiler, **kw)
-
-
-@compiles(least, "sqlite")
-def _least(element: least, compiler: SQLCompiler, **kw: Any) -> str:
-    return _without_null("min", element, compiler, **kw)
-
-
-def _without_null(name: str, element: FunctionElement[Any], compiler: SQLCompiler, **kw: Any) -> str:
-    """Render SQLite's two-argument ``max`` or ``min``, which is NULL as soon as one argument is."""
-    one, other = (compiler.process(clause, **kw) for clause in element.clauses)
-    return f"{name}(coalesce({one}, {other}), coalesce({other}, {one}))"
+def smaller(stored: ColumnElement[Any], told: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return the smaller of two values; one that is NULL does not count."""
+    return case((or_(stored.is_(None), told < stored), told), else_=stored)
 
 
 def insert(connection: Connection, table: Table) -> Insert:

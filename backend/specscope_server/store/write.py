@@ -13,18 +13,18 @@ from specscope.rollup import COUNT_FIELDS
 from sqlalchemy import ColumnElement, Connection, and_, case, or_, tuple_
 
 from specscope_server.store import schema
-from specscope_server.store.dialect import Insert, Merge, add_new, greatest, insert, least, merge
+from specscope_server.store.dialect import Insert, Merge, add_new, insert, larger, merge, smaller
 from specscope_server.store.rows import PROCESS_TEXTS, TOTALS, Rows
 
 _ENGINE: dict[str, Merge] = {
-    "started_ns": least,
-    "last_received_ns": greatest,
-    "last_request_ns": greatest,
+    "started_ns": smaller,
+    "last_received_ns": larger,
+    "last_request_ns": larger,
 }
 _PROCESS: dict[str, Merge] = {
     # One process tells these the same each time; the larger text keeps what is known over the empty one.
-    **dict.fromkeys((*PROCESS_TEXTS, "last_event_ns", "last_received_ns"), greatest),
-    "clock_offset_ns": least,
+    **dict.fromkeys((*PROCESS_TEXTS, "last_event_ns", "last_received_ns"), larger),
+    "clock_offset_ns": smaller,
 }
 
 
@@ -36,7 +36,7 @@ def _state(stored: ColumnElement[Any], told: ColumnElement[Any]) -> ColumnElemen
             or_(stored == convention.STATE_FINISHED, told == convention.STATE_FINISHED),
             convention.STATE_FINISHED,
         ),
-        else_=greatest(stored, told),
+        else_=larger(stored, told),
     )
 
 
@@ -44,11 +44,11 @@ _TEXTS = ("process_uid", "rid", "trace_id", "kind", "model", "finish_reason")
 _NUMBERS = ("end_ns", "last_received_ns", "prompt_tokens", "output_tokens", "cached_tokens", "max_tokens")
 _FLOATS = ("temperature", "queue_s", "first_token_s")
 _REQUEST: dict[str, Merge] = {
-    **dict.fromkeys((*_TEXTS, *_NUMBERS, *_FLOATS, *TOTALS), greatest),
+    **dict.fromkeys((*_TEXTS, *_NUMBERS, *_FLOATS, *TOTALS), larger),
     "state": _state,
-    "arrival_ns": least,
+    "arrival_ns": smaller,
 }
-_BOUNDARY: dict[str, Merge] = {"expected": greatest, "observed": greatest}
+_BOUNDARY: dict[str, Merge] = {"expected": larger, "observed": larger}
 _SUMS: dict[str, Merge] = dict.fromkeys(COUNT_FIELDS, lambda stored, told: stored + told)
 
 
@@ -83,7 +83,7 @@ def write(connection: Connection, rows: Rows) -> None:
     merge(connection, schema.engine, rows.engines, _ENGINE)
     merge(connection, schema.process, rows.processes, _PROCESS)
     add_new(connection, schema.engine_event, rows.events)
-    merge(connection, schema.process_counter, rows.counters, {"value": greatest})
+    merge(connection, schema.process_counter, rows.counters, {"value": larger})
     gauge: dict[str, Merge] = dict.fromkeys(("event_ns", "value", "reason"), _told)
     merge(connection, schema.process_gauge, rows.gauges, gauge, where=_newer)
     merge(connection, schema.boundary_total, rows.boundary_totals, _BOUNDARY)

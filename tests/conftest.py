@@ -1,0 +1,57 @@
+"""Fixtures for every test that needs a database: stores on SQLite and on a real PostgreSQL server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from specscope_server.store import open_store, upgrade
+from specscope_server.store.port import Store
+from storekit import postgres
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[postgres.Server]:
+    """A PostgreSQL server for this session, with a migrated database to copy from."""
+    with postgres.server() as server:
+        with server.connect() as connection:
+            connection.execute(f"CREATE DATABASE {postgres.TEMPLATE} TEMPLATE template0")
+        upgrade(server.url(postgres.TEMPLATE))
+        yield server
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: postgres.Server) -> Iterator[str]:
+    """The address of a PostgreSQL database without tables."""
+    name = postgres_server.create()
+    yield postgres_server.url(name)
+    postgres_server.drop(name)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: postgres.Server) -> Iterator[str]:
+    """The address of a PostgreSQL database with the schema and no data."""
+    name = postgres_server.create(postgres.TEMPLATE)
+    yield postgres_server.url(name)
+    postgres_server.drop(name)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The address of a SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The address of a database, once for each kind that the store supports."""
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """An open store, once for each kind of database."""
+    opened = open_store(store_url)
+    yield opened
+    opened.close()
