@@ -1,0 +1,218 @@
+"""The parts of the SGLang adapter that need no engine: trees, guarded hooks, arguments."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sglang_engine import sglang_python
+from specscope import convention as c
+from specscope import recorder as recorder_module
+from specscope.engines.sglang import facts, hooks, passes, tree
+from specscope.engines.sglang.passes import Extend, Pass
+from specscope.identity import Ranks
+from specscope.ledger import PREFILL, VERIFY
+from specscope.recorder import Recorder
+from specscope.settings import Settings
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    """A real recorder that sends nothing anywhere."""
+    return recorder_module.start(
+        Settings(off="test"), role="scheduler", ranks=Ranks(), engine_name="sglang", engine_version="0"
+    )
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[int]:
+    """Parents of up to 40 drafts, each after its parent, -1 for the root."""
+    return [draw(st.integers(-1, node - 1)) for node in range(draw(st.integers(0, 40)))]
+
+
+def linked(parents: list[int]) -> tuple[list[int], list[int]]:
+    """The same tree as SGLang writes it: first child and next sibling of each node, the root first."""
+    count = len(parents) + 1
+    first, following = [-1] * count, [-1] * count
+    last: dict[int, int] = {}
+    for draft, parent in enumerate(parents):
+        node = draft + 1
+        if parent + 1 in last:
+            following[last[parent + 1]] = node
+        else:
+            first[parent + 1] = node
+        last[parent + 1] = node
+    return first, following
+
+
+@given(trees())
+def test_tree_is_read_back(parents: list[int]) -> None:
+    assert tree.parents(*linked(parents)) == tuple(parents)
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(1 if parent < 0 else depths[parent] + 1)
+    assert tree.depth(tuple(parents)) == max(depths, default=0)
+
+
+def test_depth_does_not_rely_on_the_order_of_nodes() -> None:
+    assert tree.depth((2, 0, -1)) == 3
+
+
+@pytest.mark.parametrize(
+    ("first", "following", "said"),
+    [([1, -1, -1], [-1, -1, -1], "without a parent"), ([1, 1], [-1, -1], "two parents")],
+)
+def test_what_is_no_tree_is_refused(first: list[int], following: list[int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        tree.parents(first, following)
+
+
+def test_accepted_path_of_a_later_row() -> None:
+    assert tree.accepted_path([16, 17, 21, -1, -1], 1, 16, 2) == (0, 4)
+
+
+class Engine:
+    """Something with a function to hook."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def work(self, batch: str, *, fast: bool = False) -> str:
+        self.calls.append((batch, fast))
+        if batch == "bad":
+            raise KeyError(batch)
+        return batch.upper()
+
+
+def test_callbacks_see_arguments_and_result(recorder: Recorder) -> None:
+    engine, seen = Engine(), list[Any]()
+
+    def before(batch: str, **_: Any) -> str:
+        return f"token of {batch}"
+
+    def after(token: str, result: str, batch: str, *, fast: bool) -> None:
+        seen.append((token, result, batch, fast))
+
+    hooks.wrap(engine, "work", hooks.Guard("work", (), recorder), before, after)
+    hooks.wrap(engine, "work", hooks.Guard("work", (), recorder), before, after)  # once is enough
+    assert engine.work("a", fast=True) == "A"
+    assert seen == [("token of a", "A", "a", True)]
+    assert engine.calls == [("a", True)]
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_failing_callback_changes_nothing_and_is_dropped_after_three(recorder: Recorder, where: str) -> None:
+    engine, calls = Engine(), list[str]()
+
+    def broken(*_args: Any, **_kwargs: Any) -> None:
+        calls.append(where)
+        raise RuntimeError("broken")
+
+    recorder.ledger.arm(c.TARGET_VERIFY)
+    callbacks = {where: broken}
+    hooks.wrap(engine, "work", hooks.Guard("work", (c.TARGET_VERIFY,), recorder), **callbacks)
+    assert [engine.work(f"a{i}") for i in range(5)] == [f"A{i}" for i in range(5)]
+    assert len(engine.calls) == 5
+    assert calls == [where] * recorder_module.HOOK_ERRORS
+    arming = recorder.ledger.armed[c.TARGET_VERIFY]
+    assert (arming.armed, arming.reason) == (False, "hook work disarmed itself: RuntimeError: broken")
+
+
+def test_engines_own_error_passes_unchanged(recorder: Recorder) -> None:
+    engine, seen = Engine(), list[Any]()
+    hooks.wrap(engine, "work", hooks.Guard("work", (), recorder), after=lambda *a, **_: seen.append(a))
+    with pytest.raises(KeyError, match="bad"):
+        engine.work("bad")
+    assert (engine.calls, seen, recorder.hook_errors) == ([("bad", False)], [], {})
+
+
+def test_unknown_symbols_and_signatures_are_named() -> None:
+    engine = Engine()
+    assert hooks.mismatch(engine, "work", ("batch", "fast")) == ""
+    assert hooks.mismatch(engine, "rest", ()) == "Engine.rest does not exist in this engine version"
+    said = hooks.mismatch(engine, "work", ("batch", "tree"))
+    assert said == "Engine.work has no parameter tree in this engine version"
+
+
+def test_no_secret_is_among_the_arguments() -> None:
+    server_args = SimpleNamespace(
+        model_path="/models/a",
+        api_key="hunter2",
+        admin_api_key="hunter2",
+        ssl_keyfile="/k",
+        otlp_traces_endpoint="http://me:hunter2@collector:4317",
+        model_loader_extra_config={"secret_token": "hunter2", "threads": 4},
+        served=None,
+        device=object(),
+    )
+    found = facts.arguments(server_args)
+    assert "hunter2" not in repr(found)
+    assert found == {
+        "model_path": "/models/a",
+        "otlp_traces_endpoint": "http://collector:4317",
+        "model_loader_extra_config": {"threads": 4},
+    }
+
+
+def test_every_count_of_a_pass_is_in_one_of_its_records() -> None:
+    for kind in (PREFILL, VERIFY):
+        one = Pass(kind=kind, step=1, t_ns=0, uids=("a",))
+        one.expected = passes.contract(4, True, True).of(kind)
+        for boundary, source in one.expected:
+            one.cross(boundary, source, c.EAGER)
+        nothing: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
+        # Without a draft extend its expectations stay on the pass's own record: that is the gap.
+        assert one.split(extend=False) == (dict(one.expected), dict(one.crossed))
+        assert one.split(extend=True) == nothing
+        one.extend = Extend(after=kind, fed_width=384, dtype="float32", uids=("a",), hidden=(None,))
+        own, extend = one.split(extend=False), one.split(extend=True)
+        assert set(extend[0]) == passes.OF_EXTEND
+        assert own[0] | extend[0] == dict(one.expected) and not own[0].keys() & extend[0].keys()
+        assert own[1] | extend[1] == dict(one.crossed) and not own[1].keys() & extend[1].keys()
+
+
+def test_without_draft_steps_only_the_target_is_expected_to_work() -> None:
+    assert dict(passes.contract(0, True, True).verify) == {(c.TARGET_VERIFY, ""): 1, (c.ENGINE_COMMIT, ""): 1}
+
+
+HIDDEN = """
+import math, torch
+from specscope.engines.sglang import hidden
+
+torch.manual_seed(3)
+x = torch.randn(40, 96) * 5 + 1000.0
+x[7] = 0
+x[20, 3], x[21, 4] = float("nan"), float("inf")
+for dtype in (torch.float32, torch.bfloat16):
+    y = x.to(dtype)
+    found = hidden.statistics(y, [0, 10, 18, 30], [5, 8, 0, 10])
+    assert found[2] is None
+    for one, rows in ((found[0], y[0:5]), (found[1], y[10:18]), (found[3], y[30:40])):
+        flat = rows.double().flatten()
+        mean = float(flat.mean())
+        assert one.rows == rows.shape[0] and one.nonfinite == 0
+        assert math.isclose(one.mean, mean, rel_tol=1e-5)
+        assert math.isclose(one.std, float(flat.std(correction=0)), rel_tol=1e-4)
+        assert math.isclose(one.rms, math.sqrt(float((flat * flat).mean())), rel_tol=1e-5)
+        assert one.max_abs == float(flat.abs().max())
+    bad = hidden.statistics(y, [19], [4])[0]
+    flat = y[19:23].double().flatten()
+    flat = flat[torch.isfinite(flat)]
+    assert bad.nonfinite == 2 and math.isclose(bad.mean, float(flat.mean()), rel_tol=1e-6)
+    assert math.isfinite(bad.std) and bad.max_abs == float(flat.abs().max())
+    assert hidden.statistics(y, [6], [3])[0].zero_rows == 1
+print("checked")
+"""
+
+
+@pytest.mark.engine
+def test_hidden_statistics_against_their_definition(tmp_path: Path) -> None:
+    script = tmp_path / "check.py"
+    script.write_text(HIDDEN)
+    done = subprocess.run([sglang_python(), script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "checked\n"), done.stderr
