@@ -90,7 +90,7 @@ def build(
         window=window,
         findings=findings,
         stations=tuple(stations(row.ledger)),
-        broken=tuple(gaps(row.ledger)),
+        broken=tuple(gaps(stations(row.ledger))),
         accused=frozenset(f.boundary for f in findings if f.boundary),
         recent=_recent(evidence.window if evidence else ()),
         judge_s=judge_s,

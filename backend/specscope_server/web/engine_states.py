@@ -73,7 +73,8 @@ class EvidenceLine:
     name: str
     value: str
     expected: str
-    link: str
+    path: str
+    anchor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class FindingView:
     tone: str
     boundary: str
     numbers: tuple[EvidenceLine, ...]
+    examples: tuple[str, ...]
     ruled_out: tuple[tuple[str, str], ...]
     next_check: str
     fix: str
@@ -92,11 +94,14 @@ class FindingView:
 def finding_view(row: FindingRow) -> FindingView:
     """Unpack a stored finding; a body of another version shows what it has."""
     body = row.body
+    numbers = _mappings(body.get("numbers"))
+    examples = [n for n in numbers if str(n.get("link") or "").startswith("/requests/")]
     return FindingView(
         row,
         SEVERITY_TONES.get(row.severity, "off"),
         str(body.get("boundary", "")),
-        tuple(_number(n) for n in _mappings(body.get("numbers"))),
+        tuple(_number(n) for n in numbers if n not in examples),
+        tuple(str(n.get("link")).removeprefix("/requests/") for n in examples),
         tuple((str(r.get("fault", "")), str(r.get("by", ""))) for r in _mappings(body.get("ruled_out"))),
         str(body.get("next_check", "")),
         str(body.get("fix", "")),
@@ -111,12 +116,14 @@ def _mappings(value: object) -> Sequence[Mapping[str, Any]]:
 
 def _number(entry: Mapping[str, Any]) -> EvidenceLine:
     unit = str(entry.get("unit") or "")
-    where = str(entry.get("link") or "")
+    path, _, anchor = str(entry.get("link") or "").partition("#")
+    ours = path.startswith("/") and not path.startswith("//")
     return EvidenceLine(
         str(entry.get("name", "")),
         _valued(entry.get("value"), unit),
         "" if entry.get("expected") is None else _valued(entry.get("expected"), unit),
-        where if where.startswith("/") and not where.startswith("//") else "",
+        path if ours else "",
+        f"#{anchor}" if anchor else "",
     )
 
 

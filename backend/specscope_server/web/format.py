@@ -45,7 +45,7 @@ def seconds(value: float | None) -> str:
     if value < 1:
         return f"{value * 1e3:.0f} ms"
     if value < 60:
-        return f"{value:.2f} s"
+        return f"{value:.2f}".removesuffix(".00") + " s"
     if value < 3600:
         return f"{value / 60:.0f} min"
     if value < 86400:
@@ -60,7 +60,7 @@ def ago(moment: datetime | None, now: datetime) -> str:
     elapsed = (now - moment).total_seconds()
     if elapsed < -60:
         return f"in {_span(-elapsed)}"
-    return "now" if elapsed < 2 else f"{_span(elapsed)} ago"
+    return "just now" if elapsed < 2 else f"{_span(elapsed)} ago"
 
 
 def _span(elapsed: float) -> str:

@@ -61,8 +61,8 @@ class Overview:
 def no_data(row: EngineRow, window: Window) -> str:
     """Say why an engine has no counts in the window."""
     if row.last_request is None:
-        return f"no data in the last {window.label}: no request so far"
-    return f"no data in the last {window.label}"
+        return f"no data in the {window.span}: no request so far"
+    return f"no data in the {window.span}: no verify step ran"
 
 
 def values_on(

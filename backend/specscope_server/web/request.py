@@ -113,7 +113,7 @@ def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | N
         before=max(0, first - STEPS_SHOWN) if first else None,
         following=last if last < detail.steps_total else None,
         rejection=verdict.longest_rejection([r.values for r in rows]) if whole else None,
-        stations=tuple(s for s in stations(detail.boundaries) if s.crossings),
+        stations=tuple(s for s in stations(detail.boundaries, exact=True) if s.crossings),
         extend_groups=tuple(_groups(detail.extends)),
         extends=detail.extends,
         no_steps=_why_no_steps(request),

@@ -8,6 +8,7 @@ from typing import Final
 
 from specscope import convention as c
 
+from specscope_server.diagnosis import facts
 from specscope_server.store.model import BoundaryState
 from specscope_server.web import format as f
 
@@ -111,17 +112,25 @@ class Station:
     sentence: str
 
 
-def crossing(line: BoundaryState) -> Crossing:
-    """Judge one line of a ledger. Where the boundary is not armed nothing is said of a gap."""
+def crossing(line: BoundaryState, *, exact: bool = False) -> Crossing:
+    """Judge one line of a ledger. Where the boundary is not armed nothing is said of a gap.
+
+    An engine's ledger is short by the diagnosis' measure, which allows for passes under way;
+    ``exact`` counts each missing crossing, as in the ledger of one request.
+    """
     observed = line.observed_total
+    allowed = 0 if exact else max(facts.PARTIAL_MIN, facts.PARTIAL_SHARE * line.expected)
+    missing = line.expected - observed
     if not line.armed:
         state = UNSEEN
     elif line.expected == 0 and observed == 0:
         state = WAITING
-    elif observed >= line.expected:
-        state = OK
+    elif missing > 0 and observed == 0:
+        state = BROKEN
+    elif missing > 0 and missing >= allowed:
+        state = SHORT
     else:
-        state = BROKEN if observed == 0 else SHORT
+        state = OK
     modes = tuple((mode, n) for mode, n in sorted(line.observed.items()) if n)
     return Crossing(
         line.source, SOURCES.get(line.source, line.source), line.expected, observed, modes, state, line.reason
@@ -131,15 +140,17 @@ def crossing(line: BoundaryState) -> Crossing:
 _WORST_FIRST: Final = (BROKEN, SHORT, UNSEEN, OK, WAITING)
 
 
-def stations(ledger: Sequence[BoundaryState]) -> list[Station]:
+def stations(ledger: Sequence[BoundaryState], *, exact: bool = False) -> list[Station]:
     """Return the stations in the order of the path; a boundary the engine never named is ``absent``."""
-    return [_station(name, [line for line in ledger if line.boundary == name]) for name in c.BOUNDARIES]
+    return [
+        _station(name, [line for line in ledger if line.boundary == name], exact) for name in c.BOUNDARIES
+    ]
 
 
-def _station(boundary: str, lines: list[BoundaryState]) -> Station:
+def _station(boundary: str, lines: list[BoundaryState], exact: bool) -> Station:
     place = PLACES[boundary]
     order = {source: i for i, source in enumerate(c.SOURCES)}
-    found = tuple(crossing(line) for line in sorted(lines, key=lambda s: order.get(s.source, 9)))
+    found = tuple(crossing(line, exact=exact) for line in sorted(lines, key=lambda s: order.get(s.source, 9)))
     if not found:
         return Station(boundary, place, ABSENT, (), "not on this engine's path")
     worst = min(found, key=lambda line: _WORST_FIRST.index(line.state))
@@ -160,6 +171,6 @@ def _sentence(boundary: str, place: Place, line: Crossing) -> str:
     return f"{counts}: {place.does}."
 
 
-def gaps(ledger: Sequence[BoundaryState]) -> list[Station]:
-    """Return the stations that fell short, in the order of the path."""
-    return [s for s in stations(ledger) if s.state in (BROKEN, SHORT)]
+def gaps(found: Sequence[Station]) -> list[Station]:
+    """Return the stations that fell short, in the order given."""
+    return [s for s in found if s.state in (BROKEN, SHORT)]

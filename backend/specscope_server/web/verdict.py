@@ -30,7 +30,7 @@ class Verdict:
 def judge(detail: RequestDetail) -> Verdict:
     """Return the verdict on a request."""
     request = detail.request
-    short = stations.gaps(detail.boundaries)
+    short = stations.gaps(stations.stations(detail.boundaries, exact=True))
     acceptance = _acceptance(request)
     if short:
         broken = [s for s in short if s.state == stations.BROKEN] or short

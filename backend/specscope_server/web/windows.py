@@ -13,6 +13,7 @@ class Window:
 
     key: str
     label: str
+    span: str
     seconds: int
     bucket_s: int
 
@@ -29,11 +30,11 @@ class Window:
 
 
 WINDOWS: Final = (
-    Window("15m", "15 min", 900, 10),
-    Window("1h", "1 hour", 3600, 30),
-    Window("6h", "6 hours", 21600, 180),
-    Window("24h", "24 hours", 86400, 720),
-    Window("7d", "7 days", 604800, 5040),
+    Window("15m", "15 min", "last 15 minutes", 900, 10),
+    Window("1h", "1 hour", "last hour", 3600, 30),
+    Window("6h", "6 hours", "last 6 hours", 21600, 180),
+    Window("24h", "24 hours", "last 24 hours", 86400, 720),
+    Window("7d", "7 days", "last 7 days", 604800, 5040),
 )
 DEFAULT: Final = WINDOWS[1]
 

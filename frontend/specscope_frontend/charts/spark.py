@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """Geometry in a ``width`` x ``height`` box: a path, and dots where a value stands alone between gaps."""
+    """Geometry in a ``width`` x ``height`` box: a line, the area under it, and dots for lone values."""
 
     width: int
     height: int
     path: str
+    area: str
     dots: tuple[tuple[float, float], ...]
     floor: float
     top: float
@@ -50,6 +51,7 @@ def sparkline(
         return round(pad + index * step, 1), round(height - pad - share * (height - 2 * pad), 1)
 
     parts: list[str] = []
+    areas: list[str] = []
     dots: list[tuple[float, float]] = []
     run: list[tuple[float, float]] = []
     for index, value in enumerate([*values, None]):
@@ -59,9 +61,11 @@ def sparkline(
             if len(run) == 1:
                 dots.append(run[0])
             else:
-                parts.append("M" + "L".join(f"{x} {y}" for x, y in run))
+                line = "L".join(f"{x} {y}" for x, y in run)
+                parts.append("M" + line)
+                areas.append(f"M{run[0][0]} {height}L{line}L{run[-1][0]} {height}Z")
             run = []
-    return Spark(width, height, "".join(parts), tuple(dots), floor, ceiling)
+    return Spark(width, height, "".join(parts), "".join(areas), tuple(dots), floor, ceiling)
 
 
 def position_bars(positions: Sequence[tuple[int, int]], *, width: int, height: int) -> list[Bar]:

@@ -43,7 +43,7 @@ def verify_steps(steps: Sequence[VerifyBar]) -> Figure:
                 "name": "bonus token (the target's own)",
                 "x": [s.number for s in with_bonus],
                 "y": [s.accepted + 0.5 for s in with_bonus],
-                "marker": {"color": COLORS["bonus"], "size": 6, "symbol": "diamond"},
+                "marker": {"color": COLORS["bonus"], "size": 9, "symbol": "diamond", "line": {"width": 1.5}},
                 "customdata": [s.bonus for s in with_bonus],
                 "hovertemplate": "%{customdata} bonus<extra></extra>",
                 "meta": role("bonus"),
@@ -54,7 +54,14 @@ def verify_steps(steps: Sequence[VerifyBar]) -> Figure:
         "data": data,
         "layout": layout(
             height=300,
-            x={"title": {"text": "verify step"}, "tickformat": ",d", "rangemode": "normal"},
+            x={
+                "title": {"text": "verify step"},
+                "tickformat": ",d",
+                "range": [
+                    min((s.number for s in steps), default=0) - 0.8,
+                    max((s.number for s in steps), default=1) + 0.8,
+                ],
+            },
             y={
                 "title": {"text": "draft position"},
                 "range": [0, max(deepest, 1) + 0.25],
@@ -72,7 +79,7 @@ def _bar(x: list[int], y: list[int], name: str, hover: str, pattern: str) -> Fig
         "name": name,
         "x": x,
         "y": y,
-        "marker": {"color": COLORS[name], "pattern": {"shape": pattern, "size": 5, "solidity": 0.35}},
+        "marker": {"color": COLORS[name], "pattern": {"shape": pattern, "size": 6, "solidity": 0.16}},
         "hovertemplate": hover + "<extra></extra>",
         "meta": role(name),
     }

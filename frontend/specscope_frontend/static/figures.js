@@ -23,6 +23,7 @@
       const dressed = { ...trace };
       if (trace.marker) dressed.marker = { ...trace.marker, color: own };
       if (trace.line) dressed.line = { ...trace.line, color: own };
+      if (trace.marker?.line) dressed.marker.line = { ...trace.marker.line, color: color("panel") };
       if (trace.marker?.pattern)
         dressed.marker.pattern = { ...trace.marker.pattern, fgcolor: color("panel"), bgcolor: own };
       return dressed;
