@@ -1,0 +1,44 @@
+"""All rows of all tables, to compare what two ways of writing left behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from specscope_server.store import schema
+from specscope_server.store.databases import database
+from sqlalchemy import Connection, Executable, delete, select
+
+Dump = dict[str, list[tuple[Any, ...]]]
+
+
+def dump(url: str) -> Dump:
+    """Return every table's rows, sorted by key."""
+    opened = database(url)
+    try:
+        with opened.read() as connection:
+            return {
+                table.name: [
+                    tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
+                ]
+                for table in schema.metadata.sorted_tables
+            }
+    finally:
+        opened.close()
+
+
+def empty(url: str) -> None:
+    """Delete everything: every row hangs on a workspace."""
+    execute(url, delete(schema.workspace))
+
+
+def execute(url: str, statement: Executable) -> None:
+    """Run a statement that no part of the store would, e.g. damage."""
+    opened = database(url)
+
+    def job(connection: Connection) -> None:
+        connection.execute(statement)
+
+    try:
+        opened.write(job)
+    finally:
+        opened.close()

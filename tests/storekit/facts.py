@@ -1,0 +1,189 @@
+"""Facts to write, with as few words as a test needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from specscope.chunks import ExtendRow, StepRow, pack_extends, pack_steps
+from specscope.rollup import ALL, STEP, Counts, Key
+from specscope_server.store.model import (
+    Batch,
+    BoundaryTotal,
+    Chunk,
+    EngineReport,
+    Heartbeat,
+    ProcessFacts,
+    RequestReport,
+    RequestTotals,
+    RollupIncrement,
+)
+from specscope_server.store.values import engine_uid, to_ns
+
+NOW = datetime(2026, 3, 1, 12, 0, 3, tzinfo=UTC)
+NOW_NS = to_ns(NOW)
+SECOND = 1_000_000_000
+
+PROCESS = ProcessFacts(
+    workspace="default",
+    environment="test",
+    instance="launch",
+    process_uid="p0",
+    role="scheduler",
+    pid=100,
+    start_ns=NOW_NS - 3600 * SECOND,
+    tp=0,
+    dp=0,
+    pp=0,
+    serving_role="both",
+    service_name="",
+    engine_name="sglang",
+    engine_version="0.5.23",
+    tracer_version="0.1.0",
+    detail="steps",
+)
+ENGINE = engine_uid("default", "test", "launch")
+REPORT = EngineReport(NOW_NS - 3599 * SECOND, "start", "tiny", True, {"draft": {"layers": 1}})
+
+
+def ago(seconds: float) -> datetime:
+    """Return a time before :data:`NOW`."""
+    return NOW - timedelta(seconds=seconds)
+
+
+def ago_ns(seconds: float) -> int:
+    """Return a time before :data:`NOW`, in ns since 1970."""
+    return NOW_NS - round(seconds * SECOND)
+
+
+def request(uid: str = "u0", **changes: Any) -> RequestReport:
+    """Return a finished request with three verify steps, one draft of nine accepted."""
+    base = RequestReport(
+        uid=uid,
+        rid=f"rid-{uid}",
+        trace_id=f"trace-{uid}",
+        state="finished",
+        kind="user",
+        model="tiny",
+        arrival_ns=ago_ns(20),
+        end_ns=ago_ns(18),
+        prompt_tokens=10,
+        output_tokens=4,
+        cached_tokens=0,
+        temperature=0.0,
+        max_tokens=16,
+        finish_reason="length",
+        queue_s=0.25,
+        first_token_s=0.5,
+        totals=RequestTotals(
+            verify_steps=3,
+            drafted_depth=9,
+            drafted_nodes=9,
+            accepted=1,
+            bonus=3,
+            committed=4,
+            zero_accept_steps=2,
+            prefill_passes=1,
+        ),
+    )
+    return replace(base, **changes)
+
+
+def step(number: int, **changes: Any) -> StepRow:
+    """Return a verify step of depth 3, one draft accepted."""
+    base = StepRow(
+        step=number,
+        t=ago_ns(20) + number,
+        mode="eager",
+        batch_size=1,
+        row=0,
+        context=10 + number,
+        drafted_depth=3,
+        drafted_nodes=3,
+        accepted=1,
+        bonus=1,
+        committed=2,
+        overshoot=0,
+        weight_version=0,
+    )
+    return replace(base, **changes)
+
+
+def extend(number: int, **changes: Any) -> ExtendRow:
+    """Return a draft extend after verify, whose fc ran."""
+    base = ExtendRow(
+        step=number,
+        t=ago_ns(20) + number,
+        after="verify",
+        mode="eager",
+        fed_width=96,
+        dtype="bfloat16",
+        aux_states=3,
+        fc_in=96,
+        fc_ran=1,
+    )
+    return replace(base, **changes)
+
+
+def chunk(
+    uid: str = "u0",
+    seq: int = 0,
+    steps: Sequence[StepRow] = (),
+    extends: Sequence[ExtendRow] = (),
+    **changes: Any,
+) -> Chunk:
+    """Return a chunk; its steps follow those of 64-step chunks before it unless told otherwise."""
+    base = Chunk(
+        uid=uid,
+        seq=seq,
+        first_step=64 * seq,
+        start_ns=ago_ns(20),
+        end_ns=ago_ns(18),
+        steps=pack_steps(steps, tokens=True) if steps else b"",
+        extends=pack_extends(extends) if extends else b"",
+    )
+    return replace(base, **changes)
+
+
+def increment(seq: int, bucket_ago: int = 20, **counts: int) -> RollupIncrement:
+    """Return a rollup of ``counts`` (default: 3 steps, 1 of 9 drafts accepted) with its first position."""
+    told = Counts(**(counts or {"steps": 3, "drafted_depth": 9, "accepted": 1, "bonus": 3, "zero_steps": 2}))
+    rows: dict[Key, Counts] = {
+        (ALL, "", STEP): told,
+        (ALL, "", 0): Counts(steps=told.steps, accepted=told.accepted),
+        ("context", "8-15", STEP): told,
+    }
+    return RollupIncrement(seq, NOW_NS // SECOND // 10 * 10 - bucket_ago, rows)
+
+
+def crossings(boundary: str, source: str, expected: int, **observed: int) -> tuple[BoundaryTotal, ...]:
+    """Return ledger totals: what was expected and, by mode, observed."""
+    told = [BoundaryTotal(boundary, source, mode, None, count) for mode, count in observed.items()]
+    return (BoundaryTotal(boundary, source, "", expected, None), *told)
+
+
+def heartbeat(seconds_ago: float = 1, **changes: Any) -> Heartbeat:
+    """Return a heartbeat of a healthy process."""
+    base = Heartbeat(event_ns=ago_ns(seconds_ago), armed={"draft.fc": (True, "")}, queued=0, speculation=True)
+    return replace(base, **changes)
+
+
+def batch(*facts: Any, process: ProcessFacts = PROCESS, **changes: Any) -> Batch:
+    """Return a batch of facts of any kind, told by a process (changed as told)."""
+
+    def of(kind: type[Any]) -> tuple[Any, ...]:
+        return tuple(fact for fact in facts if isinstance(fact, kind))
+
+    made = Batch(
+        replace(process, **changes),
+        engines=of(EngineReport),
+        requests=of(RequestReport),
+        chunks=of(Chunk),
+        rollups=of(RollupIncrement),
+        heartbeats=of(Heartbeat),
+    )
+    told = (made.engines, made.requests, made.chunks, made.rollups, made.heartbeats)
+    assert sum(map(len, told)) == len(facts), "a fact of an unknown kind"
+    return made
