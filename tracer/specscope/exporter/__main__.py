@@ -100,7 +100,7 @@ class Session:
             for values in payload:
                 record = from_tuple(values)
                 if isinstance(record, RequestStarted):
-                    self._pipeline.resume(record)
+                    self._pipeline.resume(record, time.monotonic_ns())
         elif kind == frames.BEAT:
             self._pipeline.take_beat(frames.beat(payload))
         elif kind == frames.BYE:

@@ -105,8 +105,9 @@ class Pipeline:
         self.facts = record
         self._out(self.spans.engine(record, number, self._anchor))
 
-    def resume(self, record: RequestStarted) -> None:
+    def resume(self, record: RequestStarted, now_ns: int) -> None:
         """Take the start of a request whose earlier steps another exporter had."""
+        self._now = now_ns
         self._started(record, whole=False)
 
     def take_beat(self, beat: Beat) -> None:
@@ -119,7 +120,7 @@ class Pipeline:
             state, gone = self._requests.add(uid)
             state.first_wall_ns = state.last_wall_ns = wall_ns
             state.whole = False
-            state.next_chunk = self._age(wall_ns)
+            state.next_chunk = self._age(self._anchor.wall(self._now))
             if gone is not None:
                 self.dropped[EVICTED] += 1
                 self._close(gone)
