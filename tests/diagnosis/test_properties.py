@@ -80,7 +80,8 @@ def evidences(
     )
 
 
-any_counts = st.one_of(st.none(), chains())
+any_counts = st.one_of(st.none(), chains(), st.builds(Counts, few, few, few, few, few, few, few, few))
+"""None, possible ones, and numbers that contradict each other, as a damaged tracer might send."""
 
 
 @given(evidences(st.booleans(), any_counts))

@@ -54,6 +54,11 @@ CASES: dict[str, tuple[Evidence, str, str]] = {
         "too little data",
         "undefined, not 0",
     ),
+    "counts that cannot be": (
+        replace(HEALTHY, counts=counts(50, 0, 60)),
+        "too little data",
+        "contradict each other",
+    ),
     "no hooks": (
         evidence(ledger(path(400, 32), armed=False), None),
         "not observable",

@@ -71,7 +71,8 @@ class Deliverer:
         """
         await self._settle_all()
         now = self._clock()
-        for row in await asyncio.to_thread(self._store.due_deliveries, now, BATCH):
+        due = await asyncio.to_thread(self._store.due_deliveries, now, BATCH)
+        for row in sorted(due, key=lambda row: row.id):
             key = (row.target, row.rule, row.engine_uid)
             first = self._retrying.get(key, row.id)
             # One at a time of a key: an earlier message is on its way, or waits for its next attempt.

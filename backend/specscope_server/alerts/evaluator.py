@@ -19,7 +19,7 @@ from specscope_server.alerts.targets import parse_target
 from specscope_server.alerts.transition import Pending, forgotten, step
 from specscope_server.diagnosis import diagnose
 from specscope_server.store.model import AlertRow
-from specscope_server.store.port import NewDelivery, Store, StoreError
+from specscope_server.store.port import NewDelivery, Store, StoreError, Unavailable
 
 WINDOW_S: Final = 300.0
 INTERVAL_S: Final = 2.0
@@ -140,9 +140,9 @@ class Evaluator:
             mine = {rule.name: before.get((rule.name, uid)) for rule in RULES}
             try:
                 self._engine(workspace, uid, mine, now, rows, deliveries, pending)
-            except StoreError:
+            except Unavailable:
                 raise
-            except Exception as error:
+            except Exception as error:  # one odd engine must not silence the others
                 if self._say(f"engine {uid}", f"{type(error).__name__}: {error}"):
                     log.exception("engine %s cannot be evaluated", uid)
             else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import logging
 import re
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -15,14 +17,23 @@ WEBHOOK: Final = "webhook+"
 WEBHOOK_SCHEMES: Final = ("webhook+http", "webhook+https")
 
 
-# All three write whole addresses, with their secrets, into the log.
-for _name in ("httpx", "httpcore", "apprise"):
-    logging.getLogger(_name).setLevel(logging.CRITICAL)
+# These write whole addresses, with their secrets, into the log. Only kept from other handlers, not
+# silenced: apprise collects its own messages from there to tell why a delivery failed.
+for _name in ("httpx", "httpcore", "apprise", "urllib3"):
+    _logger = logging.getLogger(_name)
+    _logger.addHandler(logging.NullHandler())
+    _logger.propagate = False
 
 
+@functools.cache
 def apprise() -> Any:
-    """Return the apprise module: costly to import, and needed by those alone who use it."""
-    return importlib.import_module("apprise")
+    """Return the apprise module with its services: costly, and needed by those alone who use it."""
+    with warnings.catch_warnings():
+        # Its services import modules that Python 3.11 calls deprecated, which is not our users' matter.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        module = importlib.import_module("apprise")
+        module.Apprise.instantiate("json://localhost")
+    return module
 
 
 class TargetError(ValueError):

@@ -53,7 +53,7 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
     """Say whether fc ran wherever the target fed the draft."""
     fc = facts.line(evidence, c.DRAFT_FC, c.TARGET_FED)
     if fc is None:
-        if facts.setting(evidence.config, "fc") is None and evidence.config.get("draft"):
+        if facts.setting(evidence.config, "fc") is None and facts.setting(evidence.config, "draft"):
             return CLEAR  # a draft without fc has none to bypass
         return Unknown(facts.why_no_line(evidence, c.DRAFT_FC))
     extend = facts.line(evidence, c.DRAFT_EXTEND, c.TARGET_FED)

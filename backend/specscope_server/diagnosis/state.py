@@ -127,10 +127,5 @@ def _too_little(evidence: Evidence, span: str) -> str:
     if evidence.counts is None:
         return f"Requests are served, but no verify step was reported {span} yet."
     test = zero_acceptance.first_token(evidence.counts)
-    if test is None:
-        return (
-            f"None of {evidence.counts.steps} verify steps {span} drafted anything, so the acceptance rate is"
-            " undefined, not 0; whether the draft should have run cannot be told yet."
-        )
-    text = zero_acceptance.undecided(test)
-    return f"{text[0].upper()}{text[1:]}."
+    why = zero_acceptance.undefined(evidence.counts) if test is None else zero_acceptance.undecided(test)
+    return f"{why[0].upper()}{why[1:]}."

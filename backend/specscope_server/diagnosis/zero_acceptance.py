@@ -29,12 +29,12 @@ MAX_LENGTH = 1.3
 def first_token(counts: Counts) -> sprt.Verdict | None:
     """Test the acceptance of the first draft token; ``None`` when no verify step drafted (undefined).
 
-    A step accepted its first token when it drafted and was not a zero-accept step.
+    A step accepted its first token when it drafted and was not a zero-accept step. Counts that contradict
+    each other (more zero-accept steps than steps that drafted) decide nothing either.
     """
     drafted = counts.steps - counts.undrafted_steps
-    if drafted <= 0:
-        return None
-    return sprt.decide(drafted, min(max(drafted - counts.zero_steps, 0), drafted))
+    accepted = drafted - counts.zero_steps
+    return sprt.decide(drafted, accepted) if drafted > 0 and accepted >= 0 else None
 
 
 def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | Unknown:
@@ -46,7 +46,7 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
         return Unknown("only health checks and warm-ups arrived since the engine started")
     test = first_token(counts)
     if test is None:
-        return Unknown("no verify step drafted anything: the acceptance rate is undefined, not 0")
+        return Unknown(undefined(counts))
     if test.decision == sprt.UNDECIDED:
         return Unknown(undecided(test))
     if test.decision == sprt.BENEFIT or acceptance_length(counts) >= MAX_LENGTH:
@@ -57,6 +57,17 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
 def acceptance_length(counts: Counts) -> float:
     """Return (accepted + bonus) / steps; ``counts.steps`` must not be 0."""
     return (counts.accepted + counts.bonus) / counts.steps
+
+
+def undefined(counts: Counts) -> str:
+    """Say in words why the first token cannot be tested at all."""
+    drafted = counts.steps - counts.undrafted_steps
+    if drafted:
+        return (
+            f"the counts contradict each other: {counts.steps} verify steps, {counts.undrafted_steps} without"
+            f" a draft, {counts.zero_steps} that accepted nothing of theirs"
+        )
+    return f"none of {counts.steps} verify steps drafted anything, so the acceptance rate is undefined, not 0"
 
 
 def undecided(test: sprt.Verdict) -> str:
