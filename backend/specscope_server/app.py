@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -13,6 +13,7 @@ from specscope.version import __version__
 from starlette.exceptions import HTTPException
 
 from specscope_server import security
+from specscope_server.alerts.evaluator import Evaluator
 from specscope_server.api import errors
 from specscope_server.api.common import Parts
 from specscope_server.api.router import router as api
@@ -25,14 +26,13 @@ from specscope_server.web import routes as pages
 
 _MIB = 1 << 20
 
-_log = logging.getLogger(__name__)
-
 
 def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     """Return the application. It owns ``store`` from here on and closes it when it ends.
 
     Raises:
         SettingsError: the settings would let anyone in without having been told to.
+        TargetError: nothing can be sent to one of the addresses to notify.
     """
     settings.check()
     limits = Limits(
@@ -46,12 +46,17 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     )
     receiver = Receiver(store, limits, admission)
 
+    evaluator = Evaluator(store, settings.notify, window_s=settings.judge_s, base_url=settings.public_url)
+
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
+        watching = asyncio.create_task(evaluator.run(), name="evaluator")
         try:
             yield
         finally:
-            store.close()
+            await evaluator.stop()
+            await watching
+            await asyncio.to_thread(store.close)
 
     app = FastAPI(
         title="SpecScope",

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from types import FrameType
 from typing import Annotated, Final, NoReturn
 
@@ -15,6 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from specscope_server import settings as s
+from specscope_server.alerts.targets import TargetError, parse_target
 from specscope_server.app import create_app
 from specscope_server.listening import ListenError, listen, parse_port, url_of
 from specscope_server.settings import ServerSettings, SettingsError, default_database
@@ -65,6 +67,9 @@ def serve(
         list[str] | None,
         typer.Option(envvar=s.TRUSTED_HOSTS, metavar="NAME", help="Also answer to this name; repeatable."),
     ] = None,
+    public_url: Annotated[
+        str, typer.Option("--url", envvar=s.PUBLIC_URL, help="URL of this server in notifications.")
+    ] = "",
     max_body_mb: Annotated[
         int, typer.Option(envvar=s.MAX_BODY_MB, min=1, max=1024, help="MiB of one export as sent.")
     ] = s.DEFAULT_BODY_MB,
@@ -81,12 +86,15 @@ def serve(
             allow_unauthenticated=allow_unauthenticated,
             notify=tuple(notify or ()),
             trusted_hosts=tuple(trusted_host or ()),
+            public_url=public_url,
             max_body_mb=max_body_mb,
             max_inflated_mb=max_inflated_mb,
         )
         settings.check()
+        for target in settings.notify:
+            parse_target(target)
         listener = listen(settings.host, settings.port)
-    except SettingsError as error:
+    except (SettingsError, TargetError) as error:
         _fail(str(error), 2)
     except ListenError as error:
         _fail(str(error), 1)
@@ -95,7 +103,9 @@ def serve(
             store, place = open_store(settings.db), where(parse(settings.db))
         except StoreError as error:
             _fail(str(error), 1)
-        typer.echo(f"SpecScope listens on {url_of(listener, settings.host)} and stores in {place}")
+        url = url_of(listener, settings.host)
+        settings = replace(settings, public_url=settings.public_url or url)
+        typer.echo(f"SpecScope listens on {url} and stores in {place}")
         _run(create_app(settings, store), listener)
 
 

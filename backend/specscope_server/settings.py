@@ -26,13 +26,15 @@ NOTIFY: Final = "SPECSCOPE_NOTIFY"
 """Where alerts are sent: apprise or webhook URLs, separated by white space. Default: nowhere."""
 TRUSTED_HOSTS: Final = "SPECSCOPE_SERVER_TRUSTED_HOSTS"
 """Names in ``Host`` headers that are answered besides this machine's own, separated by white space."""
+PUBLIC_URL: Final = "SPECSCOPE_SERVER_URL"
+"""URL under which people reach this server, for links in notifications. Default: where it listens."""
 MAX_BODY_MB: Final = "SPECSCOPE_SERVER_MAX_BODY_MB"
 """MiB of one export as sent. Default 16."""
 MAX_INFLATED_MB: Final = "SPECSCOPE_SERVER_MAX_INFLATED_MB"
 """MiB of one export after decompression. Default 32: hostile protobuf takes 30 times that to decode."""
 
 ALL_VARIABLES: Final = (
-    DB, HOST, PORT, ALLOW_UNAUTHENTICATED, NOTIFY, TRUSTED_HOSTS, MAX_BODY_MB, MAX_INFLATED_MB,
+    DB, HOST, PORT, ALLOW_UNAUTHENTICATED, NOTIFY, TRUSTED_HOSTS, PUBLIC_URL, MAX_BODY_MB, MAX_INFLATED_MB,
 )  # fmt: skip
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -56,6 +58,7 @@ class ServerSettings:
     allow_unauthenticated: bool = False
     notify: tuple[str, ...] = ()
     trusted_hosts: tuple[str, ...] = ()
+    public_url: str = ""
     max_body_mb: int = DEFAULT_BODY_MB
     max_inflated_mb: int = DEFAULT_INFLATED_MB
     body_seconds: float = 30.0

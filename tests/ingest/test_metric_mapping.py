@@ -106,5 +106,5 @@ def test_series_of_one_heartbeat_are_bounded() -> None:
 def test_point_without_recorded_value_says_nothing() -> None:
     point = otlp.point(7)
     point.flags = 1
-    [batch], tally = metrics.batches_of(otlp.metrics(otlp.gauge(c.METRIC_QUEUED, point)))
-    assert (batch.heartbeats, tally.accepted, tally.rejected) == ((), 1, 0)
+    batches, tally = metrics.batches_of(otlp.metrics(otlp.gauge(c.METRIC_QUEUED, point)))
+    assert (batches, tally.accepted, tally.rejected) == ([], 1, 0)

@@ -105,7 +105,8 @@ def _batch(resource_metrics: ResourceMetrics, tally: Tally) -> Batch | None:
         tally.reject(f"resource: {error}", sum(map(_points_in, ours)))
         return None
     points = [point for metric in ours for point in _points(metric, tally)]
-    return Batch(process, heartbeats=tuple(beat.facts() for beat in _beats(points, tally)))
+    beats = _beats(points, tally)
+    return Batch(process, heartbeats=tuple(beat.facts() for beat in beats)) if beats else None
 
 
 def _points_in(metric: Metric) -> int:

@@ -88,6 +88,8 @@ def _batch(resource_spans: ResourceSpans, tally: Tally) -> Batch | None:
             tally.reject(f"{span.name}: {error}")
         else:
             tally.accepted += 1
+    if not (found.engines or found.requests or found.chunks or found.rollups):
+        return None  # a process is not known by what was rejected
     return Batch(
         process, tuple(found.engines), tuple(found.requests), tuple(found.chunks), tuple(found.rollups)
     )

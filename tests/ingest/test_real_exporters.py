@@ -1,0 +1,116 @@
+"""The real OTLP exporters of the SDK, with and without gzip, on both databases."""
+
+from __future__ import annotations
+
+import gzip
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+from serverkit import otlp
+from serverkit.live import PROTOBUF, Live, serving
+from serverkit.tables import contents
+from specscope import convention as c
+
+Plain = str | int | bool | float
+
+
+def sdk_resource() -> Resource:
+    values: dict[str, Plain] = {}
+    for pair in otlp.resource().attributes:
+        kind = pair.value.WhichOneof("value")
+        assert kind is not None
+        values[pair.key] = getattr(pair.value, kind)
+    return Resource(values)
+
+
+def sdk_span(number: int) -> ReadableSpan:
+    values: dict[str, Any] = otlp.request_values(number)
+    values[c.GEN_AI_FINISH_REASONS] = tuple(values[c.GEN_AI_FINISH_REASONS])
+    return ReadableSpan(
+        name=c.SPAN_REQUEST,
+        context=SpanContext(1 + number, 2 + number, is_remote=False, trace_flags=TraceFlags(1)),
+        resource=sdk_resource(),
+        attributes=values,
+        kind=SpanKind.INTERNAL,
+        start_time=otlp.NOW_NS,
+        end_time=otlp.NOW_NS + 1,
+        instrumentation_scope=InstrumentationScope(c.SCOPE_NAME),
+    )
+
+
+@pytest.mark.parametrize("compression", [Compression.NoCompression, Compression.Gzip])
+def test_span_exporter(store_url: str, compression: Compression) -> None:
+    with serving(store_url) as live:
+        exporter = OTLPSpanExporter(f"{live.url}/v1/traces", compression=compression)
+        spans = [sdk_span(n) for n in range(3)]
+        assert exporter.export(spans) is SpanExportResult.SUCCESS
+        assert exporter.export(spans) is SpanExportResult.SUCCESS  # repeated: the same end state
+        exporter.shutdown()
+        items = live.get("/api/v1/requests")["items"]
+        assert sorted(item["rid"] for item in items) == ["rid-0", "rid-1", "rid-2"]
+        assert {item["acceptance_length"] for item in items} == {2.5}
+
+
+def test_metric_exporter(store_url: str) -> None:
+    with serving(store_url) as live:
+        reader = PeriodicExportingMetricReader(
+            OTLPMetricExporter(f"{live.url}/v1/metrics", compression=Compression.Gzip),
+            export_interval_millis=3_600_000,
+        )
+        provider = MeterProvider([reader], resource=sdk_resource())
+        meter = provider.get_meter(c.SCOPE_NAME)
+        fed = {c.LABEL_BOUNDARY: c.DRAFT_FC, c.LABEL_SOURCE: c.TARGET_FED}
+        meter.create_counter(c.METRIC_EXPECTED).add(9, fed)
+        meter.create_counter(c.METRIC_OBSERVED).add(4, {**fed, c.LABEL_MODE: c.EAGER})
+        meter.create_gauge(c.METRIC_ARMED).set(1, {c.LABEL_BOUNDARY: c.DRAFT_FC})
+        assert provider.force_flush()
+        [engine] = live.get("/api/v1/engines")["items"]
+        [line] = engine["ledger"]
+        assert (line["boundary"], line["expected"], line["observed"]) == (c.DRAFT_FC, 9, 4)
+        assert (line["armed"], line["observed_by_mode"]) == (True, {"eager": 4})
+        provider.shutdown()
+        status = live.get("/api/v1/status")["ingest"]["metrics"]
+        assert (status["rejected"], status["foreign"]) == (0, 0)
+
+
+def everything(number: int) -> bytes:
+    spans = (otlp.engine_span(), otlp.request_span(number), otlp.steps_span(number), otlp.rollup_span(number))
+    return gzip.compress(otlp.traces(*spans).SerializeToString())
+
+
+def send(live: Live, number: int) -> int:
+    headers = {"Content-Type": PROTOBUF, "Content-Encoding": "gzip"}
+    return live.client.post("/v1/traces", content=everything(number), headers=headers).status_code
+
+
+def test_many_clients_at_once_lose_and_double_nothing(store_url: str) -> None:
+    with serving(store_url) as live:
+        with ThreadPoolExecutor(16) as pool:  # each export twice, as a client does that missed the answer
+            statuses = list(pool.map(partial(send, live), [*range(40), *range(40)]))
+        assert set(statuses) == {200}
+        assert len(live.get("/api/v1/requests", limit=500)["items"]) == 40
+        [engine] = live.get("/api/v1/engines")["items"]
+        assert engine["counts"]["verify_steps"] == 40 * 8
+        assert engine["counts"]["accepted"] == 40 * 12
+
+
+def test_acknowledged_data_is_there_after_the_server_is_gone(store_url: str) -> None:
+    with serving(store_url) as live:
+        assert send(live, 1) == 200
+    stored = contents(store_url)
+    with serving(store_url) as live:
+        [found] = live.get("/api/v1/requests")["items"]
+        assert found["rid"] == "rid-1"
+    assert contents(store_url)["step_chunk"] == stored["step_chunk"] != []

@@ -1,0 +1,76 @@
+"""A real server for a test: uvicorn on a loopback port of its own, over a real store."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import uvicorn
+from google.protobuf.message import Message
+from google.rpc.status_pb2 import Status  # pyright: ignore[reportMissingTypeStubs]
+from specscope_server.app import create_app
+from specscope_server.listening import listen, url_of
+from specscope_server.settings import ServerSettings
+from specscope_server.store import open_store
+from specscope_server.store.port import Store
+
+PROTOBUF = "application/x-protobuf"
+JSON = "application/json"
+
+
+@dataclass
+class Live:
+    """A running server: its address, a client for it, and its store."""
+
+    url: str
+    client: httpx.Client
+    store: Store
+    settings: ServerSettings
+
+    def export(self, message: Message, path: str = "/v1/traces", **headers: str) -> httpx.Response:
+        body = message.SerializeToString()
+        return self.client.post(path, content=body, headers={"Content-Type": PROTOBUF, **headers})
+
+    def get(self, path: str, **params: Any) -> Any:
+        """The JSON of an endpoint that must succeed."""
+        answer = self.client.get(path, params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def connect(self) -> socket.socket:
+        """A bare connection, for requests that no client library would send."""
+        port = int(self.url.rpartition(":")[2])
+        return socket.create_connection(("127.0.0.1", port), timeout=30)
+
+
+@contextmanager
+def serving(url: str, **changed: Any) -> Generator[Live]:
+    """Serve the database ``url`` until the block ends; ``changed`` are settings."""
+    settings = ServerSettings(db=url, port=0, **changed)
+    store = open_store(url)
+    listener = listen("127.0.0.1", 0)
+    config = uvicorn.Config(
+        create_app(settings, store), log_config=None, lifespan="on", ws="none", access_log=False
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    address = url_of(listener, "127.0.0.1")
+    try:
+        with httpx.Client(base_url=address, timeout=60) as client:
+            yield Live(address, client, store, settings)
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def status_of(answer: httpx.Response) -> Status:
+    """The ``google.rpc.Status`` of a protobuf answer."""
+    assert answer.headers["content-type"] == PROTOBUF
+    return Status.FromString(answer.content)
