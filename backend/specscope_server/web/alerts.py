@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +23,7 @@ class AlertsPage:
     history: tuple[AlertRow, ...]
     deliveries: tuple[DeliveryRow, ...]
     findings: tuple[FindingView, ...]
-    firing: int
+    tally: dict[str, int]
     tones: dict[str, str]
     delivery_tones: dict[str, str]
 
@@ -35,7 +36,7 @@ def build(store: Store, workspace: str) -> AlertsPage:
         tuple(store.alert_history(workspace, SHOWN)),
         tuple(store.deliveries(workspace, SHOWN)),
         tuple(finding_view(f) for f in store.findings(workspace, active=False)),
-        sum(1 for rule in rules if rule.state == "firing"),
+        dict(Counter(rule.state for rule in rules)),
         TONES,
         DELIVERY_TONES,
     )

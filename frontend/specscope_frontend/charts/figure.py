@@ -33,7 +33,14 @@ def layout(*, height: int, x: Mapping[str, Any], y: Mapping[str, Any], **more: A
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hovermode": "x unified",
         "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"},
+        "legend": {
+            "orientation": "h",
+            "traceorder": "normal",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1.02,
+            "yanchor": "bottom",
+        },
         # A refresh with the same revision keeps the reader's zoom.
         "uirevision": "keep",
         "xaxis": {"zeroline": False, "showgrid": False, "automargin": True, **x},

@@ -29,10 +29,9 @@ def verify_steps(steps: Sequence[VerifyBar]) -> Figure:
     """
     numbers = [s.number for s in steps]
     data: list[Figure] = [
-        _bar(numbers, [s.accepted for s in steps], "accepted", "%{y} accepted", ""),
-        _bar(
-            numbers, [max(0, s.drafted_depth - s.accepted) for s in steps], "rejected", "%{y} rejected", "/"
-        ),
+        _bar(numbers, [s.accepted for s in steps], "accepted"),
+        # Hatched and fainter: what was accepted is the figure's subject.
+        _bar(numbers, [max(0, s.drafted_depth - s.accepted) for s in steps], "rejected", "/", 0.6),
     ]
     with_bonus = [s for s in steps if s.bonus]
     if len(steps) <= MARKS_UP_TO and with_bonus:
@@ -43,7 +42,7 @@ def verify_steps(steps: Sequence[VerifyBar]) -> Figure:
                 "name": "bonus token (the target's own)",
                 "x": [s.number for s in with_bonus],
                 "y": [s.accepted + 0.5 for s in with_bonus],
-                "marker": {"color": COLORS["bonus"], "size": 9, "symbol": "diamond", "line": {"width": 1.5}},
+                "marker": {"color": COLORS["bonus"], "size": 8, "symbol": "diamond", "line": {"width": 1.5}},
                 "customdata": [s.bonus for s in with_bonus],
                 "hovertemplate": "%{customdata} bonus<extra></extra>",
                 "meta": role("bonus"),
@@ -73,13 +72,14 @@ def verify_steps(steps: Sequence[VerifyBar]) -> Figure:
     }
 
 
-def _bar(x: list[int], y: list[int], name: str, hover: str, pattern: str) -> Figure:
+def _bar(x: list[int], y: list[int], name: str, pattern: str = "", opacity: float = 1.0) -> Figure:
     return {
         "type": "bar",
         "name": name,
         "x": x,
         "y": y,
+        "opacity": opacity,
         "marker": {"color": COLORS[name], "pattern": {"shape": pattern, "size": 6, "solidity": 0.16}},
-        "hovertemplate": hover + "<extra></extra>",
+        "hovertemplate": f"%{{y}} {name}<extra></extra>",
         "meta": role(name),
     }

@@ -14,7 +14,7 @@ function theme() {
 }
 
 function showTheme() {
-  $("[data-theme-text]", themeButton).textContent = theme();
+  $("[data-theme-text]", themeButton).textContent = theme()[0].toUpperCase() + theme().slice(1);
   themeButton.setAttribute("aria-label", `Colours: ${theme()}. Change`);
 }
 
