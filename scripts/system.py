@@ -25,6 +25,8 @@ HEARTBEAT_SECONDS = 15.0
 """A command that runs longer than this says so, with its last line of output."""
 TAIL_LINES = 25
 """Lines of a log shown when its command fails: a Python traceback and its cause fit."""
+LINE_CHARACTERS = 400
+"""Of each: SGLang prints all its arguments, 19,000 characters, in one."""
 
 
 class SetupError(Exception):
@@ -40,7 +42,8 @@ def tail(log: Path, lines: int = TAIL_LINES) -> str:
     """The last `lines` lines of a log; of a log that was never written, a sentence saying so."""
     if not log.is_file():
         return f"(nothing was written to {log})"
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
+    return "\n".join(line if len(line) <= LINE_CHARACTERS else f"{line[:LINE_CHARACTERS]} …" for line in last)
 
 
 def run(
