@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -45,11 +46,16 @@ class TestFcBypassed:
         assert "128 numbers a token where its fc takes 384" in root.sentence
         assert "use_aux_hidden_state is false" in root.sentence
         assert "use_aux_hidden_state to true" in root.fix
-        assert root.next_check.startswith("grep -n -A4 eagle_config 'models/tiny/draft/config.json'")
+        assert root.next_check.startswith("grep -n -A4 eagle_config models/tiny/draft/config.json ")
         assert symptom.confidence == "observation"
         assert "follows from the finding above" in symptom.sentence
         assert said.state.word == "faulty"
         assert said.state.reason == root.sentence
+
+    def test_a_hostile_path_stays_one_word_of_the_shell(self) -> None:
+        hostile = {**OFF_CONFIG, "arguments": {"speculative_draft_model_path": "x'; rm -rf ~; '"}}
+        check = diagnose(replace(SEED_FAULT, config=hostile)).findings[0].next_check
+        assert shlex.split(check.partition("  #")[0])[-1] == "x'; rm -rf ~; '/config.json"
 
     def test_numbers_say_what_was_measured_where(self) -> None:
         root = diagnose(SEED_FAULT).findings[0]
@@ -98,6 +104,7 @@ class TestFcBypassed:
         )
         found = only(single)
         assert found.confidence == "certain"
+        assert "handed 128 numbers a token, like a token embedding" in found.sentence
         assert "exactly as wide as the token embedding" in found.fix
 
     def test_unknown_cause_points_at_the_target(self) -> None:

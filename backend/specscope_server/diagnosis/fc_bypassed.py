@@ -10,6 +10,7 @@ buffer keeps its old content when the fed width differs from its own, and fc run
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from specscope import convention as c
@@ -134,12 +135,6 @@ def _switched_off(evidence: Evidence) -> bool:
 
 def _bypassed(evidence: Evidence, fc: facts.Line, widths: _Widths) -> Finding:
     proven = widths.corroborate or (not evidence.hook_errors and not widths.ran)
-    fed = widths.wrong[0] if widths.wrong else None
-    because = (
-        f", because the draft was handed {fed.fed_width} numbers a token where its fc takes {fed.fc_in}"
-        if fed
-        else ""
-    )
     off = _switched_off(evidence)
     cause = (
         " The draft's own configuration asks for it: eagle_config.use_aux_hidden_state is false."
@@ -154,8 +149,8 @@ def _bypassed(evidence: Evidence, fc: facts.Line, widths: _Widths) -> Finding:
         title="Aux hidden states not captured, fc bypassed",
         sentence=(
             "The draft never saw what it was trained on: fc, the layer that takes in the target's aux hidden"
-            f" states, ran in 0 of {fc.expected} target-fed passes {fc.span}{because}. It guesses from the"
-            f" wrong input, so almost every draft token is rejected.{cause}"
+            f" states, ran in 0 of {fc.expected} target-fed passes {fc.span}{_because(widths)}. It guesses"
+            f" from the wrong input, so almost every draft token is rejected.{cause}"
         ),
         numbers=_numbers(evidence, fc, widths),
         ruled_out=_ruled_out(evidence, widths),
@@ -163,6 +158,17 @@ def _bypassed(evidence: Evidence, fc: facts.Line, widths: _Widths) -> Finding:
         fix=_fix(widths, off),
         boundary=c.DRAFT_FC,
     )
+
+
+def _because(widths: _Widths) -> str:
+    if widths.wrong:
+        one = widths.wrong[0]
+        return (
+            f", because the draft was handed {one.fed_width} numbers a token where its fc takes {one.fc_in}"
+        )
+    if widths.as_embedding:
+        return f", because the draft was handed {widths.embedding} numbers a token, like a token embedding"
+    return ""
 
 
 def _fix(widths: _Widths, off: bool) -> str:
@@ -186,8 +192,9 @@ def _fix(widths: _Widths, off: bool) -> str:
 def _check(evidence: Evidence) -> str:
     path = facts.setting(evidence.config, "arguments", "speculative_draft_model_path")
     place = path if isinstance(path, str) and path else "DRAFT"
+    # Quoted: the path comes from an engine, and people paste this into a shell.
     return (
-        f"grep -n -A4 eagle_config '{place}/config.json'  # then A/B: the same prompts with"
+        f"grep -n -A4 eagle_config {shlex.quote(f'{place}/config.json')}  # then A/B: the same prompts with"
         " use_aux_hidden_state true; fc must be crossed once in each target-fed pass"
     )
 
