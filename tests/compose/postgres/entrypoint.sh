@@ -15,7 +15,9 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
     : "${POSTGRES_PASSWORD:?is needed to make the database}"
     password_file=$(mktemp)
     printf '%s\n' "$POSTGRES_PASSWORD" > "$password_file"
-    initdb --username="$user" --pwfile="$password_file" --auth-local=trust --auth-host=scram-sha-256
+    # UTF-8 as in the official image; Debian's minimal locale would make a database without an encoding.
+    initdb --username="$user" --pwfile="$password_file" --encoding=UTF8 --locale=C.UTF-8 \
+        --auth-local=trust --auth-host=scram-sha-256
     rm "$password_file"
     echo "host all all all scram-sha-256" >> "$PGDATA/pg_hba.conf"
     # As in the official image, the first server listens on its socket alone.
