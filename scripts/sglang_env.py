@@ -136,7 +136,7 @@ def ensure(environment: Path = ENVIRONMENT) -> Path:
     check_platform(environment)
     log = environment.parent / f"{environment.name}.log"
     with locked(environment.parent / f"{environment.name}.lock"):
-        recipe, package = _hash([RECIPE]), _hash([ROOT / "pyproject.toml"])
+        recipe, package = fingerprint(RECIPE), fingerprint(ROOT / "pyproject.toml")
         done = _read_stamp(environment)
         if any(value != recipe for step, value in done.items() if step != "specscope"):
             say(f"the recipe in {shown(RECIPE)} changed: building {shown(environment)} anew")
@@ -216,15 +216,14 @@ def _install_specscope(pip: _Pip) -> None:
     pip.install("installing the SpecScope tracer beside it", "-c", pins, "-e", ROOT)
 
 
-def _hash(sources: Iterable[Path]) -> str:
-    """Hash of names and contents of the files in `sources`, folders included, notes left out."""
+def fingerprint(source: Path) -> str:
+    """Hash of the names and contents of `source`, a file or a folder; notes (``.md``) do not count."""
     digest = hashlib.sha256()
-    for source in sources:
-        for file in sorted([source] if source.is_file() else source.rglob("*")):
-            if not file.is_file() or file.suffix == ".md" or "__pycache__" in file.parts:
-                continue
-            digest.update(f"{file.relative_to(source)}\0{file.stat().st_size}\0".encode())
-            digest.update(file.read_bytes())
+    for file in sorted([source] if source.is_file() else source.rglob("*")):
+        if not file.is_file() or file.suffix == ".md" or "__pycache__" in file.parts:
+            continue
+        digest.update(f"{file.relative_to(source)}\0{file.stat().st_size}\0".encode())
+        digest.update(file.read_bytes())
     return digest.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts import sglang_env
-from scripts.sglang_env import FREE_BYTES, PYTHON_VERSIONS, RECIPE, Machine, problems
+from scripts.sglang_env import FREE_BYTES, PYTHON_VERSIONS, RECIPE, Machine, fingerprint, problems
 from scripts.system import ROOT
 
 GOOD = Machine("Linux", "x86_64", (2, 36), (3, 11), 20 * 10**9)
@@ -86,3 +87,20 @@ def test_every_pin_of_the_recipe_is_exact() -> None:
     ]
     assert len(lines) > 40
     assert [line for line in lines if "==" not in line] == []
+
+
+def test_a_changed_recipe_is_noticed_and_a_changed_note_is_not(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe"
+    shutil.copytree(RECIPE, recipe)
+    before = fingerprint(recipe)
+    assert before == fingerprint(RECIPE)
+    (recipe / "README.md").write_text("reworded", encoding="utf-8")
+    assert fingerprint(recipe) == before
+    pins = recipe / "requirements.txt"
+    pins.write_text(
+        pins.read_text(encoding="utf-8").replace("numpy==2.4.6", "numpy==2.4.7"), encoding="utf-8"
+    )
+    assert fingerprint(recipe) != before
+    shutil.copy(RECIPE / "requirements.txt", pins)
+    (recipe / "shim" / "src" / "sglang_cpu_shim.py").rename(recipe / "shim" / "src" / "renamed.py")
+    assert fingerprint(recipe) != before
