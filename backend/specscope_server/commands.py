@@ -135,11 +135,9 @@ def _fail(message: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _run(app: FastAPI, listener: socket.socket) -> None:
-    """Serve until SIGTERM or Ctrl-C, then finish what is under way."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    server = uvicorn.Server(
+def server_for(app: FastAPI) -> uvicorn.Server:
+    """Return the HTTP server of an application, with this project's settings of it."""
+    return uvicorn.Server(
         uvicorn.Config(
             app,
             log_config=None,
@@ -152,10 +150,16 @@ def _run(app: FastAPI, listener: socket.socket) -> None:
             timeout_graceful_shutdown=DRAIN_S,
         )
     )
+
+
+def _run(app: FastAPI, listener: socket.socket) -> None:
+    """Serve until SIGTERM or Ctrl-C, then finish what is under way."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     # uvicorn drains and then raises the signal again: an orderly end, not a death by signal.
     signal.signal(signal.SIGTERM, _leave)
     with suppress(KeyboardInterrupt):
-        server.run(sockets=[listener])
+        server_for(app).run(sockets=[listener])
 
 
 def _leave(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import uvicorn
 from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status  # pyright: ignore[reportMissingTypeStubs]
 from specscope_server.app import create_app
+from specscope_server.commands import server_for
 from specscope_server.listening import listen, url_of
 from specscope_server.settings import ServerSettings
 from specscope_server.store import open_store
@@ -54,10 +54,7 @@ def serving(url: str, **changed: Any) -> Generator[Live]:
     settings = ServerSettings(db=url, port=0, **changed)
     store = open_store(url)
     listener = listen("127.0.0.1", 0)
-    config = uvicorn.Config(
-        create_app(settings, store), log_config=None, lifespan="on", ws="none", access_log=False
-    )
-    server = uvicorn.Server(config)
+    server = server_for(create_app(settings, store))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     address = url_of(listener, "127.0.0.1")

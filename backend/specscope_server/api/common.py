@@ -8,10 +8,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Path, Query, Request
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from specscope.rollup import Counts
 
+from specscope_server.api.errors import ApiError
 from specscope_server.ingest.receiver import Receiver
 from specscope_server.settings import ServerSettings
 from specscope_server.store.model import BoundaryState
@@ -36,14 +38,42 @@ def _store(request: Request) -> Store:
     return parts_of(request).store
 
 
+def only_known_parameters(request: Request) -> None:
+    """Refuse a query parameter that the endpoint does not know: a mistyped filter would show everything.
+
+    Raises:
+        ApiError: 400, naming the parameter and those there are.
+    """
+    route = cast(APIRoute, request.scope["route"])
+    known = sorted({field.alias for field in route.dependant.query_params})
+    unknown = sorted(set(request.query_params) - set(known))
+    if unknown:
+        raise ApiError(
+            400,
+            "invalid_parameter",
+            f"unknown parameter {', '.join(repr(name[:40]) for name in unknown[:5])}",
+            f"Known here: {', '.join(known) or 'none'}.",
+        )
+
+
 StoreOf = Annotated[Store, Depends(_store)]
 PartsOf = Annotated[Parts, Depends(parts_of)]
-Workspace = Annotated[str, Query(description="Workspace to read.", min_length=1, max_length=128)]
-Uid = Annotated[str, Field(max_length=128)]
+NO_NUL = r"^[^\x00]*$"
+"""Pattern of every text parameter: PostgreSQL takes no NUL, and nothing stored holds one."""
+Workspace = Annotated[
+    str, Query(description="Workspace to read.", min_length=1, max_length=128, pattern=NO_NUL)
+]
+Uid = Annotated[str, Path(max_length=128, pattern=NO_NUL)]
+EngineUid = Annotated[
+    str | None, Query(max_length=128, pattern=NO_NUL, description="Only of this engine_uid.")
+]
 WindowS = Annotated[int, Query(ge=60, le=30 * 86_400, description="Seconds up to now that counts look at.")]
 
 DEFAULT_WORKSPACE = "default"
 DEFAULT_WINDOW_S = 3600
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+"""As for what the receiver takes; anything further cannot have been stored."""
 
 
 class Model(BaseModel):
@@ -52,9 +82,17 @@ class Model(BaseModel):
     model_config = ConfigDict(ser_json_inf_nan="strings")
 
 
-def utc(moment: datetime) -> datetime:
-    """Return a moment in UTC; one without a zone is taken as UTC."""
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+def moment(name: str, value: datetime) -> datetime:
+    """Return the value of a time parameter in UTC; one without a zone is taken as UTC.
+
+    Raises:
+        ApiError: 400, it is not between 1970 and 2200.
+    """
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    if not EARLIEST <= value <= LATEST:
+        raise ApiError(400, "invalid_parameter", f"{name}: not between 1970 and 2200", "Times are ISO 8601.")
+    return value.astimezone(UTC)
 
 
 def ratio(part: int, whole: int) -> float | None:

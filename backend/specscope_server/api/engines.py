@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter
 from pydantic import Field
 
 from specscope_server.api.common import (
@@ -18,6 +18,7 @@ from specscope_server.api.common import (
     Parts,
     PartsOf,
     PositionModel,
+    Uid,
     WindowS,
     Workspace,
     json_safe,
@@ -157,7 +158,7 @@ def list_engines(
 @router.get("/engines/{engine_uid}", summary="One engine with its processes and configuration")
 def get_engine(
     parts: PartsOf,
-    engine_uid: Annotated[str, Path(max_length=128)],
+    engine_uid: Uid,
     workspace: Workspace = DEFAULT_WORKSPACE,
     window_s: WindowS = DEFAULT_WINDOW_S,
 ) -> EngineDetail:

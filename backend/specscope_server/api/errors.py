@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from specscope_server.store.port import StoreError
+from specscope_server.store.port import Refused, StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +61,8 @@ def of_exception(error: Exception) -> JSONResponse:
             return error_response(error.status, error.code, error.message, error.hint)
         case RequestValidationError():
             return error_response(400, "invalid_parameter", _parameters(error), "See /openapi.json.")
+        case Refused():
+            return error_response(400, "invalid_parameter", str(error), "See /openapi.json.")
         case StoreError():
             _log.warning("the database cannot be read: %s", error)
             return error_response(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from specscope_server.api.common import DEFAULT_WORKSPACE, Model, StoreOf, Workspace, json_safe
+from specscope_server.api.common import DEFAULT_WORKSPACE, EngineUid, Model, StoreOf, Workspace, json_safe
 from specscope_server.api.errors import RESPONSES
 from specscope_server.diagnosis.model import Finding
 from specscope_server.store.model import FindingRow
@@ -90,7 +90,7 @@ class Findings(Model):
 def list_findings(
     store: StoreOf,
     workspace: Workspace = DEFAULT_WORKSPACE,
-    engine: Annotated[str | None, Query(max_length=128, description="Only of this engine_uid.")] = None,
+    engine: EngineUid = None,
     active: Annotated[bool, Query(description="false: also those that no longer hold.")] = True,
 ) -> Findings:
     """Return findings, worst first."""

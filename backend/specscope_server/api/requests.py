@@ -6,17 +6,20 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from specscope_server.api.common import (
     DEFAULT_WORKSPACE,
+    NO_NUL,
     BoundaryModel,
+    EngineUid,
     Model,
     StoreOf,
+    Uid,
     Workspace,
     json_safe,
-    utc,
+    moment,
 )
 from specscope_server.api.errors import RESPONSES, ApiError, not_found
 from specscope_server.store.model import RequestFilter, RequestRow
@@ -106,12 +109,21 @@ def list_requests(
     store: StoreOf,
     workspace: Workspace = DEFAULT_WORKSPACE,
     text: Annotated[
-        str | None, Query(max_length=512, description="rid, trace id or request uid, whole or its beginning.")
+        str | None,
+        Query(
+            max_length=512,
+            pattern=NO_NUL,
+            description="rid, trace id or request uid, whole or its beginning.",
+        ),
     ] = None,
-    rid: Annotated[str | None, Query(max_length=512)] = None,
-    trace_id: Annotated[str | None, Query(max_length=128)] = None,
-    engine: Annotated[str | None, Query(max_length=128, description="An engine_uid.")] = None,
-    model: Annotated[str | None, Query(max_length=512)] = None,
+    rid: Annotated[str | None, Query(max_length=512, pattern=NO_NUL, description="Exactly this rid.")] = None,
+    trace_id: Annotated[
+        str | None, Query(max_length=128, pattern=NO_NUL, description="Exactly this trace.")
+    ] = None,
+    engine: EngineUid = None,
+    model: Annotated[
+        str | None, Query(max_length=512, pattern=NO_NUL, description="Exactly this model.")
+    ] = None,
     kind: Kind | None = None,
     state: State | None = None,
     flag: Annotated[Flag | None, Query(description="What is remarkable about it.")] = None,
@@ -137,8 +149,8 @@ def list_requests(
         kind=kind,
         state=state,
         flag=flag,
-        since=None if since is None else utc(since),
-        until=None if until is None else utc(until),
+        since=None if since is None else moment("since", since),
+        until=None if until is None else moment("until", until),
         min_acceptance_length=acceptance_min,
         max_acceptance_length=acceptance_max,
     )
@@ -154,7 +166,7 @@ def list_requests(
 @router.get("/requests/{uid}", summary="One request with its decoded steps")
 def get_request(
     store: StoreOf,
-    uid: Annotated[str, Path(max_length=128)],
+    uid: Uid,
     workspace: Workspace = DEFAULT_WORKSPACE,
     first_step: Annotated[int, Query(ge=0, le=1 << 31, description="Index of the first step to return.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MAX_STEPS, description="Steps to return at most.")] = 2000,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
 from specscope_server.api import alerts, engines, findings, requests, series, status
+from specscope_server.api.common import only_known_parameters
 
 PREFIX: Final = "/api/v1"
 
-router = APIRouter()
+router = APIRouter(dependencies=[Depends(only_known_parameters)])
 for _module in (engines, requests, findings, alerts, series, status):
     router.include_router(_module.router, prefix=PREFIX)
 router.include_router(status.health)

@@ -10,12 +10,13 @@ from fastapi import APIRouter, Query
 from specscope_server.api.common import (
     DEFAULT_WORKSPACE,
     CountsModel,
+    EngineUid,
     Model,
     PositionModel,
     StoreOf,
     Workspace,
+    moment,
     positions,
-    utc,
 )
 from specscope_server.api.errors import RESPONSES, ApiError
 
@@ -45,7 +46,7 @@ class Series(Model):
 def get_series(
     store: StoreOf,
     workspace: Workspace = DEFAULT_WORKSPACE,
-    engine: Annotated[str | None, Query(max_length=128, description="Only of this engine_uid.")] = None,
+    engine: EngineUid = None,
     since: Annotated[datetime | None, Query(description="ISO 8601; default an hour before until.")] = None,
     until: Annotated[datetime | None, Query(description="ISO 8601; default now.")] = None,
     bucket: Annotated[
@@ -53,8 +54,8 @@ def get_series(
     ] = 10,
 ) -> Series:
     """Return the sums of each bucket from ``since`` on, up to and without ``until``."""
-    end = datetime.now(UTC) if until is None else utc(until)
-    start = end - timedelta(hours=1) if since is None else utc(since)
+    end = datetime.now(UTC) if until is None else moment("until", until)
+    start = end - timedelta(hours=1) if since is None else moment("since", since)
     if start >= end:
         raise ApiError(400, "invalid_parameter", "since is not before until.", "Swap them.")
     if (end - start).total_seconds() / bucket > MAX_BUCKETS:
