@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
 from specscope import identity, recorder
@@ -44,7 +45,8 @@ def begin(found: recorder.Recorder) -> None:
     found.emit(now(traffic.engine()))
     while found.exporter_pid is None:
         time.sleep(0.02)
-    line = {"process": found.process, "exporter": found.exporter_pid, "pid": os.getpid()}
+    sdk = version("opentelemetry-sdk")
+    line = {"process": found.process, "exporter": found.exporter_pid, "pid": os.getpid(), "sdk": sdk}
     print(json.dumps(line), flush=True)
 
 

@@ -122,6 +122,8 @@ class Receiver:
         self.answer: Callable[[str, Any], int] = lambda _path, _message: 200
         self.refuse_spans = 0
         self.delay_s = 0.0
+        self.released = threading.Event()
+        """Ends the delay of answers under way."""
         self.attempts: Counter[str] = Counter()
         receiver = self
 
@@ -139,7 +141,7 @@ class Receiver:
                 kind = self.kinds.get(self.path)
                 message = None if kind is None else kind.FromString(body)
                 receiver.attempts[self.path] += 1
-                time.sleep(receiver.delay_s)
+                receiver.released.wait(receiver.delay_s)
                 status = 404 if message is None else receiver.answer(self.path, message)
                 response = b""
                 if status == 200 and message is not None:
