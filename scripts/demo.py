@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -54,6 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts deaf to it
     try:
         with locked(FOLDER / "lock", busy=f"another `make demo` runs in {ROOT}; end it first"):
             return _demo(options.port, options.check)
@@ -87,7 +88,8 @@ def _demo(wanted_port: int | None, check: bool) -> int:
         _print_result(runs, url)
         if check:
             return 1 if any(run.failures for run in runs) else 0
-        _keep_serving(server, [run.engine for run in runs if run.engine.alive], prompts)
+        with suppress(KeyboardInterrupt):  # the way to end it, no failure
+            _keep_serving(server, [run.engine for run in runs if run.engine.alive], prompts)
     return 0
 
 

@@ -5,6 +5,7 @@ Pure functions over the items of `GET /api/v1/engines`; standard library only.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ HEALTHY_LENGTH = 2.0
 """The healthy pair accepts 3.1 tokens a verify step on these prompts; well above this with any of them."""
 FAULTY_LENGTH = 1.3
 """With fc bypassed it accepts 1.1; nothing accepted at all would be 1.0."""
+COLUMNS = 100
 FAULT, BOUNDARY, SOURCE = "F04", "draft.fc", "target_fed"
 
 
@@ -75,8 +77,6 @@ def described(item: Item) -> Iterator[str]:
     """What SpecScope says of an engine, in lines to print."""
     length, rate, crossings = item["acceptance_length"], item["acceptance_rate"], fc_crossings(item)
     yield f"{item['name']}: {item['state']}"
-    if item.get("state_reason"):
-        yield f"    {item['state_reason']}"
     if length is not None:
         percent = "undefined" if rate is None else f"{rate:.1%}"
         steps = f"{item['verify_steps']} verify steps"
@@ -86,6 +86,11 @@ def described(item: Item) -> Iterator[str]:
     for finding in item["findings"]:
         label = " ".join(filter(None, (finding["fault_class"], finding["confidence"])))
         yield f"    finding ({label}): {finding['title']}"
-        yield f"        {finding['sentence']}"
+        yield from _wrapped(finding["sentence"], " " * 8)
     if not item["findings"]:
         yield "    no finding"
+        yield from _wrapped(item["state_reason"], " " * 8)  # with a finding, it is that finding's sentence
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, COLUMNS, initial_indent=indent, subsequent_indent=indent)
