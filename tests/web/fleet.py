@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -34,6 +34,8 @@ from specscope_server.store.port import Store
 S = 1_000_000_000
 WIDTH = 128
 HEARTBEAT_EVERY_S = 30
+SLOT_S = 35
+"""Seconds within which a new request surely starts: the longest takes 28, the pause after it 3."""
 
 
 @dataclass
@@ -49,7 +51,7 @@ class Engine:
     nodes: int = 4
     accept: tuple[float, ...] = (0.71, 0.76, 0.8, 0.74)
     """Chance that a position is accepted given the one before was."""
-    started_s: int = 3000
+    started_s: int = 2400
     """Seconds before now that it started."""
     heard_s: int = 0
     """Seconds before now that it was last heard."""
@@ -82,6 +84,7 @@ class _Run:
     reports: list[RequestReport] = field(default_factory=list[RequestReport])
     chunks: list[Chunk] = field(default_factory=list[Chunk])
     beats: list[Heartbeat] = field(default_factory=list[Heartbeat])
+    named: int = 0
 
 
 def request_uid(engine: Engine, rid: str, ordinal: int) -> str:
@@ -89,7 +92,20 @@ def request_uid(engine: Engine, rid: str, ordinal: int) -> str:
     return identity.request_uid(engine.instance, 0, rid, ordinal)
 
 
-def write(store: Store, engine: Engine, now: datetime, seed: int = 1) -> None:
+@dataclass(frozen=True)
+class Told:
+    """What an engine has told so far: who it is and its last heartbeat."""
+
+    process: ProcessFacts
+    last: Heartbeat
+
+    def pulse(self, store: Store, now: datetime) -> None:
+        """Send its state once more, as a tracer does while its engine is idle."""
+        beat = replace(self.last, event_ns=int(now.timestamp() * S))
+        store.write([Batch(self.process, heartbeats=(beat,))], now)
+
+
+def write(store: Store, engine: Engine, now: datetime, seed: int = 1) -> Told:
     """Write one engine's whole story until ``now`` into the store."""
     now_ns = int(now.timestamp()) * S
     start_ns = now_ns - engine.started_s * S
@@ -123,6 +139,7 @@ def write(store: Store, engine: Engine, now: datetime, seed: int = 1) -> None:
         heartbeats=tuple(run.beats),
     )
     store.write([batch], now - timedelta(seconds=engine.heard_s))
+    return Told(process, run.beats[-1])
 
 
 def _increments(rollup: Rollup) -> tuple[RollupIncrement, ...]:
@@ -238,18 +255,18 @@ def _step(
 def _request(run: _Run, random: Random, number: int, at: int, end_ns: int) -> int:
     """Run one request and return when it ended."""
     engine = run.engine
-    to_come = (end_ns - at) // (25 * S)
-    rid = f"chat-{number:05d}"
-    if engine.rids and to_come < len(engine.rids):
-        rid = engine.rids[-1 - int(to_come)]
+    to_come = (end_ns - at) // (SLOT_S * S)
+    named = to_come < len(engine.rids) - run.named
+    rid = engine.rids[run.named] if named else f"chat-{number:05d}"
+    run.named += named
     uid = request_uid(engine, rid, number)
     run.requests[engine.kind] += 1
     expected: Counter[Expectation] = Counter()
     observed: Counter[Crossing] = Counter()
     prompt = random.randrange(20, 400)
     _cross(run, PREFILL, expected, observed)
-    wanted = 0 if engine.kind == c.KIND_HEALTH_CHECK else random.randrange(40, 110)
-    pause = 250_000_000
+    wanted = 0 if engine.kind == c.KIND_HEALTH_CHECK else random.randrange(30, 75)
+    pause = 360_000_000
     if engine.long_steps and to_come < 1:
         wanted, pause = engine.long_steps, max(1, (end_ns - at - S) // (engine.long_steps + 1))
     steps: list[chunks.StepRow] = []
@@ -355,11 +372,12 @@ HOSTILE_NAME = "hostile <b>&amp;<script>alert(2)</script>" + "n" * 90
 def fleet() -> list[Engine]:
     """Return engines in every state that a page must tell apart."""
     return [
-        Engine("chat-healthy", "i-healthy", quiet=((1500, 1080),), rids=("find-me-42",)),
+        Engine("chat-healthy", "i-healthy", quiet=((1500, 1100),), rids=("find-me-42",)),
         Engine("chat-canary", "i-canary", bypassed=True, started_s=900, rids=("broken-7",)),
         Engine(
             "code-tree",
             "i-tree",
+            started_s=1500,
             model="tiny-target-tree",
             nodes=12,
             accept=(0.88, 0.87, 0.7, 0.68),
@@ -368,8 +386,8 @@ def fleet() -> list[Engine]:
             blind={c.DRAFT_FORWARD: "calls inside a captured graph cannot be seen"},
         ),
         Engine("night-batch", "i-idle", requests=False, started_s=2400),
-        Engine("standby", "i-checks", kind=c.KIND_HEALTH_CHECK, started_s=1800),
-        Engine("retired", "i-silent", started_s=3000, heard_s=420),
+        Engine("standby", "i-checks", kind=c.KIND_HEALTH_CHECK, started_s=600),
+        Engine("retired", "i-silent", started_s=1500, heard_s=420),
         Engine("plain", "i-off", speculation=False, requests=False),
         Engine(
             "eu-blind",
@@ -379,6 +397,7 @@ def fleet() -> list[Engine]:
             started_s=600,
             blind=dict.fromkeys(c.BOUNDARIES, "no such symbol in sglang 0.6.0: EagleDraftWorker.draft"),
         ),
+        Engine("elsewhere", "i-elsewhere", workspace="research", started_s=300, rids=("research-1",)),
         Engine("summary-only", "i-summary", detail=c.DETAIL_SUMMARY, started_s=700, rids=("summary-1",)),
         Engine("long-stories", "i-long", started_s=700, long_steps=3000, rids=("three-thousand",)),
         Engine(HOSTILE_NAME, "i-hostile", model="<i>m</i>" + "m" * 200, started_s=400, rids=HOSTILE),
