@@ -144,16 +144,22 @@ def test_no_secret_is_among_the_arguments() -> None:
         model_path="/models/a",
         api_key="hunter2",
         admin_api_key="hunter2",
+        watermark_key_b="hunter2",
+        storage_extra_config='{"access_key": "hunter2", "hf_token": "hunter2", "bucket": "b"}',
+        custom_weight_loader="{ hunter2",
+        max_total_tokens=8192,
         ssl_keyfile="/k",
         otlp_traces_endpoint="http://me:hunter2@collector:4317",
-        model_loader_extra_config={"secret_token": "hunter2", "threads": 4},
+        model_loader_extra_config={"secret_name": "hunter2", "threads": 4},
         served=None,
         device=object(),
     )
     found = facts.arguments(server_args)
     assert "hunter2" not in repr(found)
     assert found == {
+        "max_total_tokens": 8192,
         "model_path": "/models/a",
+        "storage_extra_config": {"bucket": "b"},
         "otlp_traces_endpoint": "http://collector:4317",
         "model_loader_extra_config": {"threads": 4},
     }

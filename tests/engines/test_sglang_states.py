@@ -11,7 +11,7 @@ from specscope.ledger import gaps
 from specscope.records import Crossing, Expectation
 from tiny_prompts import references
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
 
 def test_engine_tells_its_configuration(chain: ChainRun, tree: Run) -> None:

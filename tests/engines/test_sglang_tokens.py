@@ -8,7 +8,7 @@ import pytest
 from sglang_runs import REFERENCES, VARIED, ChainRun, Run
 from tiny_prompts import references
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
 
 def test_enough_prompts_of_every_domain() -> None:

@@ -12,7 +12,7 @@ from specscope import convention as c
 from specscope.ledger import gaps
 from tiny_prompts import references
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
 
 def check(told: RequestTold, answer: dict[str, Any], nodes: int) -> None:

@@ -11,7 +11,7 @@ from sglang_runs import REFERENCES, traced
 from specscope import convention as c
 from tiny_prompts import references
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
 PLANTED = '''
 """An SGLang plugin of the tests: makes two callbacks of the tracer fail, one of them a hook's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import platform
 import re
 import time
@@ -15,7 +16,11 @@ from specscope.records import EngineFacts
 ENGINE: Final = "sglang"
 TESTED_VERSION: Final = "0.5.23"
 
-_SECRET = re.compile(r"api_?key|admin|secret|password|credential|ssl_|auth|private|cookie|header", re.I)
+_SECRET = re.compile(
+    r"_?key(_[a-z])?$|admin|secret|password|credential|ssl_|auth|private|cookie|header|watermark"
+    r"|(access|bearer|hf)_?token",
+    re.I,
+)
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 _ARGUMENT_CHARS: Final = 500
 
@@ -45,7 +50,6 @@ MODEL_FIELDS: Final = (
     "fc_norm",
     "use_aux_norm",
     "eagle_config",
-    "torch_dtype",
     "dtype",
     "quantization_config",
     "bos_token_id",
@@ -144,6 +148,11 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
+        if value.lstrip().startswith("{"):  # settings of a part of the engine, as JSON
+            try:
+                return _plain(json.loads(value))
+            except ValueError:
+                return None
         return _USERINFO.sub("", value)[:_ARGUMENT_CHARS]
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()

@@ -44,7 +44,8 @@ def _register() -> None:
             say(logging.INFO, f"tracer off: {settings.off}")
     if settings.off:
         return
-    if first and not settings.instance:
+    # One made by another launch, whose environment this one inherited, is not ours.
+    if first and os.environ.get(MADE_INSTANCE, "") == settings.instance:
         os.environ[settings_module.INSTANCE] = os.environ[MADE_INSTANCE] = new_instance()
     # A process that has not loaded the scheduler is none, and is spared the import.
     if SCHEDULER_MODULE in sys.modules:
