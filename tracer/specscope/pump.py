@@ -74,10 +74,10 @@ class Pump:
             self._keeper.helper.close()
 
     @property
-    def exporter_pid(self) -> int | None:
-        """Return the exporter's process id, once it has answered."""
+    def ack(self) -> frames.Ack | None:
+        """Return what the exporter said last; it is asked with each heartbeat."""
         helper = self._keeper.helper
-        return None if helper is None or helper.ack is None else helper.ack.pid
+        return None if helper is None else helper.ack
 
     def dropped(self) -> dict[str, int]:
         """Return the engine process' dropped records by reason."""

@@ -110,7 +110,8 @@ class Recorder:
     @property
     def exporter_pid(self) -> int | None:
         """Return the process id of the exporter, once it has answered."""
-        return None if self._pump is None else self._pump.exporter_pid
+        ack = None if self._pump is None else self._pump.ack
+        return None if ack is None else ack.pid
 
     def dropped(self) -> dict[str, int]:
         """Return the records dropped so far, by reason."""

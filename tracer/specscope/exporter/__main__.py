@@ -26,6 +26,9 @@ METRICS_S: Final = 1.0
 PATIENCE_S: Final = 20.0
 """Seconds that the exporter goes on trying to deliver after the engine has gone."""
 
+NICE: Final = 5
+"""Where processors are scarce the engine goes first; our buffers are bounded and say what they dropped."""
+
 _logger = logging.getLogger("specscope.exporter")
 
 
@@ -219,6 +222,7 @@ def _serve(connection: socket.socket) -> None:
 def main() -> None:
     """Run the exporter over standard input."""
     _detach()
+    os.nice(NICE)
     _log_to_stderr()
     with socket.socket(fileno=os.dup(0)) as connection:
         connection.setblocking(True)
