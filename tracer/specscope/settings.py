@@ -39,6 +39,8 @@ SDK_DISABLED: Final = "OTEL_SDK_DISABLED"
 ALL_VARIABLES: Final = (
     ENDPOINT, DETAIL, NAME, INSTANCE, WORKSPACE, ENVIRONMENT, HEADERS, QUEUE, BUFFER_MB, OFF,
 )  # fmt: skip
+SERVERS: Final = ("DB", "HOST", "PORT", "SERVER", "ALLOW", "NOTIFY")
+"""What the names of the server's variables go on with; the tracer says nothing of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,8 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         detail = c.DETAIL_STEPS
     for variable in env:
         if variable.startswith("SPECSCOPE_") and variable not in ALL_VARIABLES:
-            if variable.removeprefix("SPECSCOPE_").split("_")[0] in ("DB", "HOST", "PORT", "SERVER", "ALLOW"):
-                continue  # the server's
+            if variable.removeprefix("SPECSCOPE_").split("_")[0] in SERVERS:
+                continue
             ignored.append(f"{variable} (unknown; known: {', '.join(ALL_VARIABLES)})")
     off = ""
     if text(OFF).lower() in ("1", "true", "yes"):
