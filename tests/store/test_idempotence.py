@@ -102,7 +102,7 @@ def test_order_number_and_grouping_of_batches_change_nothing(store: Store, store
     filled = {name for name, rows in wanted.items() if rows}
     assert filled == set(wanted) - {"finding", "alert_state", "alert_event", "delivery"}
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(deliveries())
     def shuffled(exports: list[list[Batch]]) -> None:
         assert _written(store, store_url, exports) == wanted

@@ -153,15 +153,17 @@ class SqliteDatabase:
 
     def _run(self, entry: _Entry, connection: Connection) -> None:
         """Run one job in a savepoint, so that a bad one takes no other of its group with it."""
+        savepoint = connection.begin_nested()
         try:
-            with translated(self.place), connection.begin_nested():
+            with translated(self.place):
                 entry.job(connection)
-        except StoreError as error:
-            if not isinstance(error, Refused):
-                raise  # the file itself fails: SQLite has rolled back the whole transaction
+        except Exception as error:
+            if isinstance(error, StoreError) and not isinstance(error, Refused):
+                raise  # the file fails (disk full, ...): SQLite has rolled back all, savepoint included
+            savepoint.rollback()
             entry.error = error
-        except Exception as error:  # noqa: BLE001 - raised again in the thread that brought the job
-            entry.error = error
+        else:
+            savepoint.commit()
 
     def close(self) -> None:
         """Close all connections; idempotent."""

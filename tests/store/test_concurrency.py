@@ -1,0 +1,106 @@
+"""Many threads and several servers: nothing is lost, nothing counts twice, nobody spoils another's export."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from specscope_server.store import open_store
+from specscope_server.store.databases import database
+from specscope_server.store.model import Batch, RequestFilter
+from specscope_server.store.port import Refused, Store
+from storekit import facts
+
+
+def _export(number: int) -> list[Batch]:
+    """Return an export that shares its request, engine and rollup rows with all others."""
+    return [
+        facts.batch(
+            facts.request("shared"),
+            facts.request(f"u{number}"),
+            facts.increment(number),
+            facts.heartbeat(
+                number % 7, boundaries=facts.crossings("draft.fc", "target_fed", number, eager=1)
+            ),
+        )
+    ]
+
+
+def _write_all(stores: list[Store], exports: list[list[Batch]]) -> None:
+    def one(numbered: tuple[int, list[Batch]]) -> None:
+        number, export = numbered
+        stores[number % len(stores)].write(export, facts.NOW)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(one, enumerate(exports)))
+
+
+def _counted(store: Store, exports: int) -> None:
+    (point,) = store.series("default", None, facts.ago(60), facts.NOW, 10)
+    assert point.counts.steps == 3 * exports
+    assert len(store.requests(RequestFilter(), 1000).items) == exports + 1
+
+
+def test_threads_write_at_once(store: Store) -> None:
+    _write_all([store], [_export(n) for n in range(1, 41)])
+    _counted(store, 40)
+
+
+def test_two_servers_write_the_same_exports_at_once(store: Store, store_url: str) -> None:
+    other = open_store(store_url)
+    doubled = [export for n in range(1, 21) for export in (_export(n), _export(n))]
+    _write_all([store, other], doubled)
+    other.close()
+    _counted(store, 20)
+
+
+def test_exports_that_name_the_same_rows_in_opposite_orders_do_not_deadlock(store: Store) -> None:
+    names = [f"u{n:02d}" for n in range(30)]
+    one, two = facts.batch(*map(facts.request, names)), facts.batch(*map(facts.request, reversed(names)))
+    _write_all([store], [[one, replace(two)], [two, replace(one)]] * 10)
+    assert len(store.requests(RequestFilter(), 1000).items) == 30
+
+
+def test_a_refused_export_takes_no_other_with_it(store: Store) -> None:
+    def one(number: int) -> bool:
+        bad = facts.batch(facts.request(f"bad{number}", arrival_ns=2**63))
+        try:
+            store.write([bad] if number % 3 == 0 else _export(number), facts.NOW)
+        except Refused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        stored = list(pool.map(one, range(1, 31)))
+    assert stored == [number % 3 != 0 for number in range(1, 31)]
+    _counted(store, 20)
+
+
+def test_an_acknowledged_export_is_seen_by_the_next_read(store: Store) -> None:
+    def one(number: int) -> bool:
+        store.write([facts.batch(facts.request(f"u{number}"))], facts.NOW)
+        return store.request("default", f"u{number}") is not None
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(one, range(30)))
+
+
+def test_reads_go_on_while_a_write_is_open(store: Store, store_url: str) -> None:
+    store.write([facts.batch(facts.request())], facts.NOW)
+    writer = database(store_url)
+    with writer.migrating() as connection:
+        connection.exec_driver_sql("UPDATE request SET rid = 'changed'")
+        (row,) = store.requests(RequestFilter(), 10).items
+        assert row.rid == "rid-u0"
+    writer.close()
+    (row,) = store.requests(RequestFilter(), 10).items
+    assert row.rid == "changed"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_capabilities(kind: str, request: pytest.FixtureRequest) -> None:
+    store = open_store(request.getfixturevalue(f"{kind}_url"))
+    assert store.capabilities.durable_commit
+    assert store.capabilities.several_servers == (kind == "postgres")
+    store.close()
