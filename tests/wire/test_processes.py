@@ -279,16 +279,20 @@ def test_a_full_queue_drops_the_oldest_and_counts_them(receiver: Receiver) -> No
     emitted = 20_000
     for step in range(emitted):
         found.emit(traffic.verify(step, time.monotonic_ns(), ("a",)))
-    dropped = eventually(lambda: found.dropped().get("queue_full"), "the queue overflows")
+    eventually(lambda: found.dropped().get("queue_full"), "the queue overflows")
     assert len(found.queue) <= 100
     os.kill(exporter, signal.SIGCONT)
     uid = traffic.uid("a")
     eventually(lambda: receiver.received.points(c.METRIC_DROPPED).get(("queue_full",)), "the loss is told")
+
+    def numbers() -> list[int]:
+        return [row.step for row in receiver.received.steps(uid)]
+
+    eventually(lambda: numbers()[-1:] == [emitted - 1], "the newest survive")
     found.close()
-    steps = [row.step for row in receiver.received.steps(uid)]
+    steps = numbers()
     dropped = found.dropped()["queue_full"]
     assert steps == sorted(steps)
-    assert steps[-1] == emitted - 1  # the newest survive
     assert len(steps) + dropped == emitted
 
 
