@@ -1,0 +1,256 @@
+"""``specscope serve`` as a person starts it: where it stores, how it ends, and how it refuses to start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sqlite3
+import stat
+from pathlib import Path
+
+import httpx
+import pytest
+from serverkit import otlp
+from serverkit.command import app, environment, run, started
+from serverkit.live import PROTOBUF
+from specscope import cli
+from specscope_server import settings as s
+from specscope_server.listening import ListenError, parse_port
+from specscope_server.settings import ServerSettings, SettingsError, default_database, is_loopback
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_serves_the_default_database_until_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
+    env = environment(XDG_DATA_HOME=str(tmp_path / "data"), SPECSCOPE_PORT="0")
+    with started(cwd=tmp_path, env=env) as server:
+        database = tmp_path / "data" / "specscope" / "specscope.db"
+        assert str(database) in server.place
+        assert database.exists()
+        assert httpx.get(f"{server.url}/healthz", timeout=60).json()["status"] == "ok"
+        assert server.url.startswith("http://127.0.0.1:")
+        assert server.end(number) == 0
+    assert "Traceback" not in "".join(server.lines)
+    assert not [p for p in tmp_path.iterdir() if p.name != "data"]  # nothing in the working directory
+
+
+def test_what_is_under_way_at_the_end_is_finished_and_stored(tmp_path: Path) -> None:
+    body = otlp.traces(otlp.request_span(1)).SerializeToString()
+    with started("--port", "0", "--db", "run.db", cwd=tmp_path) as server:
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        assert httpx.get(f"{server.url}/healthz", timeout=60).status_code == 200
+        with socket.create_connection(address, timeout=60) as connection:
+            head = (
+                "POST /v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+                f"Content-Type: {PROTOBUF}\r\nContent-Length: {len(body)}\r\n\r\n"
+            )
+            connection.sendall(head.encode() + body[:10])
+            # The server has read this far once another request sees the export waiting.
+            while not httpx.get(f"{server.url}/api/v1/status", timeout=60).json()["ingest"]["waiting"]:
+                pass
+            server.process.send_signal(signal.SIGTERM)
+            connection.sendall(body[10:])
+            assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+        assert server.wait() == 0
+    stored = sqlite3.connect(tmp_path / "run.db").execute("SELECT rid FROM request").fetchall()
+    assert stored == [("rid-1",)]
+
+
+def test_port_taken_says_which_option_changes_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run("serve", "--port", port, cwd=tmp_path)
+    assert done.exit_code == 1
+    assert f"port {port} on 127.0.0.1 is taken" in done.stderr
+    assert "--port" in done.stderr and "SPECSCOPE_PORT" in done.stderr
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_open_address_is_refused_unless_asked_for(tmp_path: Path, host: str) -> None:
+    done = run("serve", "--host", host, "--port", "0", "--db", "run.db", cwd=tmp_path)
+    assert done.exit_code == 2
+    assert "--allow-unauthenticated" in done.stderr
+    assert not (tmp_path / "run.db").exists()
+
+
+def test_open_address_is_served_when_asked_for(tmp_path: Path) -> None:
+    env = environment(SPECSCOPE_ALLOW_UNAUTHENTICATED="1", SPECSCOPE_HOST="0.0.0.0", SPECSCOPE_DB="run.db")
+    with started("--port", "0", cwd=tmp_path, env=env) as server:
+        url = server.url.replace("0.0.0.0", "127.0.0.1")
+        answer = httpx.get(f"{url}/healthz", headers={"Host": "specscope:4318"}, timeout=60)
+        assert answer.status_code == 200  # another container calls it by its service's name
+    assert (tmp_path / "run.db").exists()
+
+
+def _content(path: Path) -> object:
+    """What the file holds: its tables, or its bytes where it is no database."""
+    connection = sqlite3.connect(path)
+    try:
+        return list(connection.iterdump())
+    except sqlite3.DatabaseError:
+        return path.read_bytes()
+    finally:
+        connection.close()
+
+
+def _junk(path: Path) -> None:
+    path.write_bytes(b"not a database, but long enough to be one" * 100)
+
+
+def _newer(path: Path) -> None:
+    run("db", "upgrade", "--db", str(path), cwd=path.parent)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE specscope_version SET version_num = '9999_future'")
+    connection.commit()
+    connection.close()
+
+
+def _strange(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE request (id)")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [(_junk, "not a"), (_newer, "newer SpecScope"), (_strange, "not SpecScope's")],
+    ids=["not a database", "newer than the code", "another program's"],
+)
+def test_database_that_cannot_serve(tmp_path: Path, make: object, says: str) -> None:
+    path = tmp_path / "run.db"
+    assert callable(make)
+    make(path)
+    before = _content(path)
+    for command in (["serve", "--port", "0"], ["db", "check"]):
+        done = run(*command, "--db", "run.db", cwd=tmp_path)
+        assert done.exit_code == 1
+        assert says in done.stderr and "run.db" in done.stderr
+        assert _content(path) == before
+
+
+def test_missing_directory(tmp_path: Path) -> None:
+    done = run("serve", "--port", "0", "--db", "sqlite:///nowhere/run.db", cwd=tmp_path)
+    assert done.exit_code == 1
+    assert "nowhere does not exist" in done.stderr
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_locked_database(tmp_path: Path) -> None:
+    path = tmp_path / "run.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    done = run("serve", "--port", "0", "--db", "run.db", cwd=tmp_path)
+    connection.close()
+    assert done.exit_code == 1
+    assert "lock" in done.stderr and "run.db" in done.stderr
+
+
+def test_database_url_with_a_password_is_never_printed(tmp_path: Path) -> None:
+    url = "postgresql://user:s3cret@127.0.0.1:1/name"
+    for command in (["serve", "--port", "0"], ["db", "check"], ["db", "upgrade"]):
+        done = run(*command, "--db", url, cwd=tmp_path)
+        assert done.exit_code == 1
+        assert "s3cret" not in done.stdout + done.stderr
+        assert "127.0.0.1:1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--port", "http"], "--port"),
+        (["--port", "70000"], "--port"),
+        (["--max-body-mb", "0"], "--max-body-mb"),
+        (["--max-inflated-mb", "many"], "--max-inflated-mb"),
+        (["--notify", "https://hooks.example/s3cret"], "webhook+https"),
+        (["--notify", "nosuchservice://s3cret"], "apprise"),
+        (["--host", "no.such.host.invalid", "--allow-unauthenticated"], "--host"),
+    ],
+)
+def test_option_that_makes_no_sense(tmp_path: Path, options: list[str], says: str) -> None:
+    done = run("serve", "--port", "0", "--db", "run.db", *options, cwd=tmp_path)
+    assert done.exit_code in (1, 2)
+    assert says in done.stderr
+    assert "s3cret" not in done.stderr
+    assert not (tmp_path / "run.db").exists()
+
+
+def test_db_commands(tmp_path: Path) -> None:
+    empty = run("db", "check", "--db", "run.db", cwd=tmp_path)
+    assert empty.exit_code == 1
+    assert "specscope db upgrade" in empty.stderr
+    assert run("db", "upgrade", "--db", "run.db", cwd=tmp_path).exit_code == 0
+    sound = run("db", "check", "--db", "run.db", cwd=tmp_path)
+    assert (sound.exit_code, sound.stderr) == (0, "")
+    assert "sound" in sound.stdout
+
+
+def test_every_option_and_variable_is_in_help_and_documentation(tmp_path: Path) -> None:
+    told = run("serve", "--help", cwd=tmp_path, COLUMNS="200").stdout
+    written = (REFERENCE / "server-settings.md").read_text()
+    options = {word.strip(",") for word in told.split() if word.startswith("--")} - {"--help"}
+    assert len(options) == len(s.ALL_VARIABLES)
+    assert all(f"`{option}`" in written for option in options)
+    assert all(variable in told for variable in s.ALL_VARIABLES)
+
+
+def test_every_command_is_documented() -> None:
+    written = (REFERENCE / "cli.md").read_text()
+    named: list[str] = []
+    for typed in (cli.app, app()):
+        named += [
+            f"specscope {c.name or c.callback.__name__}" for c in typed.registered_commands if c.callback
+        ]
+        for group in typed.registered_groups:
+            assert group.typer_instance is not None
+            inner = group.typer_instance.registered_commands
+            named += [f"specscope {group.name} {c.name or c.callback.__name__}" for c in inner if c.callback]
+    assert {"specscope serve", "specscope db check", "specscope decode"} <= set(named)
+    assert [name for name in named if f"| `{name}` |" not in written] == []
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("no.such.host.invalid", False),
+        ("", False),
+    ],
+)
+def test_loopback(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(("text", "port"), [("0", 0), ("4318", 4318), ("tcp://10.0.0.1:4318", 4318)])
+def test_port(text: str, port: int) -> None:
+    assert parse_port(text) == port
+
+
+@pytest.mark.parametrize("text", ["", "-1", "65536", "4318 ", "٣", "1e3"])
+def test_not_a_port(text: str) -> None:
+    with pytest.raises(ListenError, match="--port"):
+        parse_port(text)
+
+
+def test_default_database_is_private_and_ignores_relative_directories(tmp_path: Path) -> None:
+    assert default_database({"XDG_DATA_HOME": str(tmp_path)}) == str(tmp_path / "specscope" / "specscope.db")
+    assert stat.S_IMODE((tmp_path / "specscope").stat().st_mode) == 0o700
+
+
+def test_default_database_without_a_place(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="--db"):
+        default_database({"XDG_DATA_HOME": str(tmp_path / "file")})
+
+
+def test_settings_of_an_open_address_must_be_meant() -> None:
+    with pytest.raises(SettingsError, match="SPECSCOPE_ALLOW_UNAUTHENTICATED"):
+        ServerSettings(db="x", host="0.0.0.0").check()
+    ServerSettings(db="x", host="0.0.0.0", allow_unauthenticated=True).check()
+    ServerSettings(db="x").check()
