@@ -196,7 +196,7 @@ def test_a_refresh_sends_the_live_part_alone(client: httpx.Client) -> None:
 
 def test_unknown_addresses_say_what_to_do_in_their_own_way(client: httpx.Client) -> None:
     for path, says in {
-        "/requests/abc": "The engine&#39;s rid, a trace id, or the start of any of them can be searched for",
+        "/requests/abc": "The engine's rid, a trace id, or the start of any of them can be searched for",
         "/engines/abc": "a restarted engine has a new one",
         "/some/page": "There is no page",
     }.items():
@@ -233,3 +233,9 @@ def test_static_files_are_those_of_the_package_alone(served: Served, name: str) 
 def test_an_asset_that_does_not_exist_is_refused_when_rendering() -> None:
     with pytest.raises(LookupError, match=r"no static file 'none\.css'"):
         assets.url("none.css")
+
+
+def test_a_link_beyond_the_last_step_shows_the_last_ones(client: httpx.Client, served: Served) -> None:
+    text = client.get(served.request("three-thousand"), params={"first": "99999"}).text
+    assert "Steps 2,801 to 3,000 of 3,000." in text
+    assert client.get(served.request("three-thousand"), params={"first": "-1"}).status_code == 400

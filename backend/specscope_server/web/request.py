@@ -77,7 +77,9 @@ class RequestPage:
     id_facts: tuple[tuple[str, str], ...]
     trees: bool
     first: int
+    end: int
     total: int
+    lost: int
     before: int | None
     following: int | None
     rejection: tuple[int, int] | None
@@ -90,13 +92,21 @@ class RequestPage:
 def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | None:
     """Read the store and return the page from verify step ``first`` on, ``None`` for an unknown uid."""
     detail = store.request(workspace, uid, first, STEPS_SHOWN)
+    if detail is not None and first and first >= detail.steps_total:
+        # A link to steps beyond the end shows the last ones.
+        first = max(0, detail.steps_total - 1) // STEPS_SHOWN * STEPS_SHOWN
+        detail = store.request(workspace, uid, first, STEPS_SHOWN)
     if detail is None:
         return None
     request = detail.request
-    rows = _steps(detail, first)
-    bars = [VerifyBar(r.number, int(r.values.get("drafted_depth") or 0), r.accepted, r.bonus) for r in rows]
-    last = first + len(rows)
-    whole = first == 0 and last >= detail.steps_total
+    rows = _steps(detail)
+    # Overshoot steps ran after the request had ended and are in no total: the table alone shows them.
+    counted = [r for r in rows if not r.values.get("overshoot")]
+    bars = [
+        VerifyBar(r.number, int(r.values.get("drafted_depth") or 0), r.accepted, r.bonus) for r in counted
+    ]
+    end = min(first + STEPS_SHOWN, detail.steps_total)
+    whole = len(rows) >= detail.steps_total
     return RequestPage(
         request=request,
         verdict=verdict.judge(detail),
@@ -109,10 +119,12 @@ def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | N
         ),
         trees=any(r.values.get("drafted_nodes") != r.values.get("drafted_depth") for r in rows),
         first=first,
+        end=end,
         total=detail.steps_total,
+        lost=max(0, end - first - len(rows)),
         before=max(0, first - STEPS_SHOWN) if first else None,
-        following=last if last < detail.steps_total else None,
-        rejection=verdict.longest_rejection([r.values for r in rows]) if whole else None,
+        following=end if end < detail.steps_total else None,
+        rejection=verdict.longest_rejection([r.values for r in counted]) if whole else None,
         stations=tuple(s for s in stations(detail.boundaries, exact=True) if s.crossings),
         extend_groups=tuple(_groups(detail.extends)),
         extends=detail.extends,
@@ -155,16 +167,16 @@ def _recorded(label: str, value: str, unit: str) -> Stat:
     return Stat(label, value, unit, why="" if value != f.DASH else "not recorded")
 
 
-def _steps(detail: RequestDetail, first: int) -> list[StepRow]:
+def _steps(detail: RequestDetail) -> list[StepRow]:
     rows: list[StepRow] = []
     start = detail.steps[0].get("t") if detail.steps else None
-    for index, values in enumerate(detail.steps):
+    for values in detail.steps:
         at = values.get("t")
         depth = int(values.get("drafted_depth") or 0)
         accepted = int(values.get("accepted") or 0)
         rows.append(
             StepRow(
-                first + index + 1,
+                int(values["index"]) + 1,
                 values.get("step"),
                 (at - start) / 1e9 if at is not None and start is not None else None,
                 values,

@@ -53,7 +53,7 @@ def router(
 
     @routes.get("/requests/{uid}")
     def one_request(
-        ask: Request, workspace: Workspace, uid: str, first: Annotated[int, Query(ge=0)] = 0
+        ask: Request, workspace: Workspace, uid: str, first: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0
     ) -> Response:
         view = request.build(store, workspace, uid, first)
         if view is None:
