@@ -7,7 +7,7 @@ with position d >= 0 count drafts at depth d + 1. Frozen as wire version 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields
 from typing import Final, cast
 
@@ -25,7 +25,7 @@ CACHED: Final = "cached"
 TEMPERATURE: Final = "temperature"
 MODE: Final = "mode"
 COPY_LIKE: Final = "copy_like"
-DIMENSIONS: Final = (ALL, CONTEXT, ROW, BATCH, CACHED, TEMPERATURE, MODE, COPY_LIKE)
+DIMENSIONS: Final = (ALL, CONTEXT, ROW, BATCH, MODE, CACHED, TEMPERATURE, COPY_LIKE)
 POSITION_DIMENSIONS: Final = (ALL, CONTEXT)
 """Dimensions that are also counted by position."""
 
@@ -93,30 +93,20 @@ def temperature_slice(value: float) -> str:
     return "<=0.5" if value <= 0.5 else "<=1" if value <= 1 else ">1"
 
 
-def slices(step: StepFacts) -> list[tuple[str, str]]:
-    """Return the (dimension, slice) pairs that a step counts in."""
-    found = [
-        (ALL, ""),
-        (CONTEXT, power_slice(step.context)),
-        (ROW, power_slice(step.row)),
-        (BATCH, power_slice(step.batch_size)),
-        (MODE, step.mode),
-    ]
-    if step.cached_tokens is not None:
-        found.append((CACHED, "hit" if step.cached_tokens > 0 else "miss"))
-    if step.temperature is not None:
-        found.append((TEMPERATURE, temperature_slice(step.temperature)))
-    if step.copy_like is not None:
-        found.append((COPY_LIKE, "yes" if step.copy_like else "no"))
-    return found
+_Kind = tuple[str, str, str, str, str | None, str | None, str | None, int, int, int, int, int]
+"""A step's slices and numbers: steps of one kind count alike in every row."""
 
 
 class Rollup:
-    """Increments of one process since the last :meth:`take`, by bucket."""
+    """Increments of one process since the last :meth:`take`, by bucket.
+
+    A step in a rollup is one increment of the count of its *kind*; kinds are spread over dimensions and
+    positions once, when they are taken, because a second has many steps but few kinds of them.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
-        self._buckets: dict[int, dict[Key, Counts]] = {}
+        self._buckets: dict[int, dict[_Kind, int]] = {}
 
     def add(self, wall_ns: int, step: StepFacts) -> None:
         """Count one verify step.
@@ -124,28 +114,52 @@ class Rollup:
         A position counts as drafted when the draft reached that depth; undrafted is unobserved, never
         rejected. A step that drafted nothing is ``undrafted`` and neither zero-accept nor accepted.
         """
-        rows = self._buckets.setdefault(bucket_start(wall_ns), {})
-        drafted = step.drafted_depth > 0
-        for dimension, value in slices(step):
-            total = rows.setdefault((dimension, value, STEP), Counts())
-            total.steps += 1
-            total.drafted_depth += step.drafted_depth
-            total.drafted_nodes += step.drafted_nodes
-            total.accepted += step.accepted
-            total.bonus += step.bonus
-            total.committed += step.committed
-            total.zero_steps += drafted and step.accepted == 0
-            total.undrafted_steps += not drafted
-            if dimension in POSITION_DIMENSIONS:
-                for position in range(step.drafted_depth):
-                    at = rows.setdefault((dimension, value, position), Counts())
-                    at.steps += 1
-                    at.accepted += step.accepted > position
+        kind = (
+            power_slice(step.context),
+            power_slice(step.row),
+            power_slice(step.batch_size),
+            step.mode,
+            None if step.cached_tokens is None else "hit" if step.cached_tokens > 0 else "miss",
+            None if step.temperature is None else temperature_slice(step.temperature),
+            None if step.copy_like is None else "yes" if step.copy_like else "no",
+            step.drafted_depth,
+            step.drafted_nodes,
+            step.accepted,
+            step.bonus,
+            step.committed,
+        )
+        kinds = self._buckets.setdefault(bucket_start(wall_ns), {})
+        kinds[kind] = kinds.get(kind, 0) + 1
 
     def take(self) -> list[tuple[int, dict[Key, Counts]]]:
         """Return (bucket start in unix seconds, rows) of everything since the last call, oldest first."""
         taken, self._buckets = sorted(self._buckets.items()), {}
-        return taken
+        return [(bucket, _spread(kinds)) for bucket, kinds in taken]
+
+
+def _spread(kinds: Mapping[_Kind, int]) -> dict[Key, Counts]:
+    """Return the rows of one bucket: each kind in every slice it belongs to, times its steps."""
+    rows: dict[Key, Counts] = {}
+    for kind, times in kinds.items():
+        *values, depth, nodes, accepted, bonus, committed = kind
+        for dimension, value in zip(DIMENSIONS, ("", *values), strict=True):
+            if value is None:
+                continue
+            total = rows.setdefault((dimension, str(value), STEP), Counts())
+            total.steps += times
+            total.drafted_depth += depth * times
+            total.drafted_nodes += nodes * times
+            total.accepted += accepted * times
+            total.bonus += bonus * times
+            total.committed += committed * times
+            total.zero_steps += times * (depth > 0 and accepted == 0)
+            total.undrafted_steps += times * (depth <= 0)
+            if dimension in POSITION_DIMENSIONS:
+                for position in range(depth):
+                    at = rows.setdefault((dimension, str(value), position), Counts())
+                    at.steps += times
+                    at.accepted += times * (accepted > position)
+    return rows
 
 
 def pack(rows: dict[Key, Counts], *, codec: int | None = None) -> bytes:
