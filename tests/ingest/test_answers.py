@@ -246,3 +246,18 @@ def test_foreign_spans_are_taken_counted_and_not_kept(live: Live) -> None:
     assert (answer.status_code, answer.content) == (200, b"")
     assert live.get("/api/v1/status")["ingest"]["traces"]["foreign"] == seen + 1
     assert contents(live.settings.db) == before
+
+
+def test_the_same_refusal_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bad = otlp.traces(otlp.request_span(1), otlp.request_span(2, **{c.REQUEST_UID: "x"}))
+    worse = otlp.traces(otlp.request_span(2, **{c.REQUEST_UID: "x"}))
+    with serving(f"sqlite:///{tmp_path / 'store.db'}") as live:
+        for export, status in ((bad, 200), (worse, 400)):
+            for _ in range(5):
+                assert live.export(export).status_code == status
+        told = live.get("/api/v1/status")["ingest"]
+    assert told["traces"]["rejected"] == 10
+    assert c.REQUEST_UID in told["last_reason"]
+    logged = [r.getMessage() for r in caplog.records if r.name.startswith("specscope_server.ingest")]
+    assert len(logged) == 2
+    assert "rejected 1 items of traces" in logged[0] and "refused with 400" in logged[1]

@@ -183,6 +183,17 @@ def test_bad_resource_rejects_all_of_its_spans_and_no_others(changed: dict[str, 
     assert [r.rid for r in batch.requests] == ["rid-2"]
 
 
+def test_reason_that_quotes_the_client_is_bounded() -> None:
+    key = (rollup.CONTEXT, "x" * 100_000, rollup.STEP)
+    doubled = columns.encode(
+        {"dimension": [key[0]] * 2, "slice": [key[1]] * 2, "position": [key[2]] * 2}
+        | {name: [1, 1] for name in rollup.COUNT_FIELDS}
+    )
+    _, tally = traces.batches_of(otlp.traces(otlp.rollup_span(**{c.ROLLUP_ROWS: doubled})))
+    assert tally.rejected == 1
+    assert 300 < len(tally.explain()) < 310
+
+
 def test_texts_are_cleaned_and_cut_with_a_note() -> None:
     rid = "a\0b" + "é" * 600
     [batch], tally = traces.batches_of(otlp.traces(otlp.request_span(**{c.GEN_AI_REQUEST_ID: rid})))

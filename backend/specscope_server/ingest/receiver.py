@@ -117,10 +117,8 @@ class Receiver:
             await self._write(batches)
         self.stats.add(signal.name, tally)
         message = tally.explain()
-        if tally.rejected:
-            _log.warning("rejected %d of an export of %s: %s", tally.rejected, signal.name, message)
-            if not tally.accepted and not tally.foreign:
-                raise Refusal(400, message)
+        if tally.rejected and not tally.accepted and not tally.foreign:
+            raise Refusal(400, message)
         return content.answer(signal.respond(tally.rejected, message), form)
 
     def _decode(

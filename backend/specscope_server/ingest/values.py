@@ -22,6 +22,8 @@ MAX_NAME: Final = 128
 """Characters of a name that identifies something; longer ones are refused, not cut: cutting would merge."""
 MAX_TEXT: Final = 512
 """Characters of other texts (request ids, reasons, model names); longer ones are cut, and the client told."""
+MAX_REASON: Final = 300
+"""Characters of a reason; it may quote what a client sent."""
 MAX_CONFIG: Final = 256 << 10
 """Bytes of an engine's configuration as JSON text."""
 
@@ -45,7 +47,7 @@ class Tally:
     def reject(self, reason: str, count: int = 1) -> None:
         """Count ``count`` items as rejected for ``reason``."""
         self.rejected += count
-        self.reasons[reason] += count
+        self.reasons[reason if len(reason) <= MAX_REASON else reason[:MAX_REASON] + "…"] += count
 
     def explain(self, most: int = 5) -> str:
         """Return the most frequent reasons and notes as one line, empty when there is nothing to say."""
