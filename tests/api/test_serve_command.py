@@ -75,11 +75,18 @@ def test_open_address_is_refused_unless_asked_for(tmp_path: Path, host: str) -> 
 
 
 def test_open_address_is_served_when_asked_for(tmp_path: Path) -> None:
-    env = environment(SPECSCOPE_ALLOW_UNAUTHENTICATED="1", SPECSCOPE_HOST="0.0.0.0", SPECSCOPE_DB="run.db")
+    env = environment(  # as docker-compose.yml sets it
+        SPECSCOPE_ALLOW_UNAUTHENTICATED="1",
+        SPECSCOPE_HOST="0.0.0.0",
+        SPECSCOPE_DB="run.db",
+        SPECSCOPE_NOTIFY="",
+        SPECSCOPE_SERVER_TRUSTED_HOSTS="specscope ",
+    )
     with started("--port", "0", cwd=tmp_path, env=env) as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
-        answer = httpx.get(f"{url}/healthz", headers={"Host": "specscope:4318"}, timeout=60)
-        assert answer.status_code == 200  # another container calls it by its service's name
+        for host, status in (("specscope:4318", 200), ("127.0.0.1", 200), ("evil.example", 400)):
+            assert httpx.get(f"{url}/healthz", headers={"Host": host}, timeout=60).status_code == status
+        assert httpx.get(f"{url}/api/v1/status", timeout=60).json()["notify_targets"] == 0
     assert (tmp_path / "run.db").exists()
 
 
