@@ -69,7 +69,7 @@ def command(python: Path, draft: Path, port: int, options: Sequence[str] = ()) -
         *(str(python), "-m", "sglang.launch_server", "--device", "cpu", "--dtype", "float32"),
         *("--model-path", str(TINY / "target"), "--host", "127.0.0.1", "--port", str(port)),
         *("--max-total-tokens", "8192", "--max-running-requests", "8", "--context-length", "1024"),
-        *("--mem-fraction-static", "0.3", "--enable-metrics"),
+        *("--mem-fraction-static", "0.3", "--enable-metrics", "--sleep-on-idle"),
         *("--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", str(draft)),
         *("--speculative-num-steps", "4", "--speculative-eagle-topk", "1"),
         *("--speculative-num-draft-tokens", "5", *options),

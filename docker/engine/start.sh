@@ -22,5 +22,5 @@ exec /opt/sglang/bin/python -m sglang.launch_server \
     --speculative-draft-model-path "$draft_path" \
     --speculative-num-steps 4 --speculative-eagle-topk 1 --speculative-num-draft-tokens 5 \
     --context-length 1024 --max-total-tokens 8192 --max-running-requests 8 --mem-fraction-static 0.3 \
-    --enable-metrics \
+    --enable-metrics --sleep-on-idle \
     "$@"

@@ -77,7 +77,7 @@ class Server:
             str(sglang_python()), "-m", "sglang.launch_server", "--device", "cpu", "--dtype", "float32",
             "--model-path", str(TINY / "target"), "--host", "127.0.0.1", "--port", str(port),
             "--max-total-tokens", "8192", "--max-running-requests", "8", "--context-length", "1024",
-            "--chunked-prefill-size", "64", "--mem-fraction-static", "0.3", *arguments,
+            "--chunked-prefill-size", "64", "--mem-fraction-static", "0.3", "--sleep-on-idle", *arguments,
         ]  # fmt: skip
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
