@@ -94,8 +94,8 @@ def _run(command: Sequence[str | Path], account: dict[str, Any]) -> None:
 
 
 @contextmanager
-def server() -> Generator[Server, None, None]:
-    """Start a server and stop it at the end.
+def server(*, durable: bool = False) -> Generator[Server, None, None]:
+    """Start a server and stop it at the end; ``durable`` makes it sync to disk, as benchmarks must.
 
     Raises:
         RuntimeError: none is installed, or it does not start; the message has its own words.
@@ -116,8 +116,8 @@ def server() -> Generator[Server, None, None]:
             "listen_addresses": "",
             "unix_socket_directories": str(root),
             # The machine may crash, then the tests have failed anyway.
-            "fsync": "off",
-            "full_page_writes": "off",
+            "fsync": "on" if durable else "off",
+            "full_page_writes": "on" if durable else "off",
             "max_connections": "100",
             "shared_buffers": "32MB",
             "autovacuum": "off",

@@ -8,15 +8,19 @@ from typing import Any
 from sqlalchemy import Connection, Row, Table, case, insert, select, update
 
 from specscope_server.store import schema
-from specscope_server.store.dialect import merge
 from specscope_server.store.facts import engine_names
 from specscope_server.store.findings import lock_engine
 from specscope_server.store.model import AlertRow, DeliveryRow
 from specscope_server.store.port import NewDelivery
+from specscope_server.store.upsert import Merge, Upsert
 from specscope_server.store.values import clean, from_ns, key, optional_from_ns, to_ns
 
 FIRING = "firing"
 _STATES = (FIRING, "no data", "ok")
+_TOLD: dict[str, Merge] = dict.fromkeys(
+    ("title", "state", "reason", "since_ns", "evaluated_ns"), lambda _, told: told
+)
+_STATE = Upsert(schema.alert_state, _TOLD)
 PENDING, DELIVERED, FAILED = "pending", "delivered", "failed"
 
 
@@ -50,8 +54,7 @@ def set_states(
             "since_ns": before.since_ns if before is not None and same else to_ns(alert.since),
             "evaluated_ns": to_ns(alert.evaluated),
         }
-        names = ("title", "state", "reason", "since_ns", "evaluated_ns")
-        merge(connection, schema.alert_state, [values], dict.fromkeys(names, lambda _, told: told))
+        _STATE.run(connection, [values])
         if not same and (before is not None or alert.state == FIRING):
             connection.execute(insert(schema.alert_event).values(values))
     if queued:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from specscope import chunks, convention, ledger
@@ -201,7 +201,7 @@ class _Translation:
             self._rows.boundary_counts.append(row | {"bucket": bucket_start(heartbeat.event_ns)})
 
     def _request(self, report: RequestReport) -> None:
-        totals = {name: count(value, f"request {name}") for name, value in asdict(report.totals).items()}
+        totals = {name: count(getattr(report.totals, name), name) for name in TOTALS}
         passes = report.totals.verify_steps + report.totals.prefill_passes
         ended = report.state != convention.STATE_RUNNING
         self._rows.requests.append(

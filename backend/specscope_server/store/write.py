@@ -6,6 +6,7 @@ These commute and may be repeated, so late, doubled and shuffled batches end in 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from specscope import convention
@@ -13,8 +14,8 @@ from specscope.rollup import COUNT_FIELDS
 from sqlalchemy import ColumnElement, Connection, and_, case, or_, tuple_
 
 from specscope_server.store import schema
-from specscope_server.store.dialect import Insert, Merge, add_new, insert, larger, merge, smaller
-from specscope_server.store.rows import PROCESS_TEXTS, TOTALS, Rows
+from specscope_server.store.rows import PROCESS_TEXTS, TOTALS, Row, Rows
+from specscope_server.store.upsert import Insert, Merge, Upsert, insert, larger, smaller
 
 _ENGINE: dict[str, Merge] = {
     "started_ns": smaller,
@@ -76,32 +77,38 @@ def _ledger_of_most(statement: Insert) -> dict[str, ColumnElement[Any]]:
     return {name: case((better, told[name]), else_=stored[name]) for name in _LEDGER}
 
 
+_GAUGE: dict[str, Merge] = dict.fromkeys(("event_ns", "value", "reason"), _told)
+
+_TABLES: tuple[tuple[Upsert, Callable[[Rows], Sequence[Row]]], ...] = (
+    (Upsert(schema.workspace), lambda rows: rows.workspaces),
+    (Upsert(schema.model), lambda rows: rows.models),
+    (Upsert(schema.engine, _ENGINE), lambda rows: rows.engines),
+    (Upsert(schema.process, _PROCESS), lambda rows: rows.processes),
+    (Upsert(schema.engine_event), lambda rows: rows.events),
+    (Upsert(schema.process_counter, {"value": larger}), lambda rows: rows.counters),
+    (Upsert(schema.process_gauge, _GAUGE, where=_newer), lambda rows: rows.gauges),
+    (Upsert(schema.boundary_total, _BOUNDARY), lambda rows: rows.boundary_totals),
+    (Upsert(schema.boundary_count, _BOUNDARY), lambda rows: rows.boundary_counts),
+    (Upsert(schema.request, _REQUEST, also=_ledger_of_most), lambda rows: rows.requests),
+    (Upsert(schema.step_chunk), lambda rows: rows.chunks),
+)
+_ADD = Upsert(schema.rollup_10s, _SUMS)
+
+
 def write(connection: Connection, rows: Rows) -> None:
     """Write rows, tables and keys always in the same order, so that servers cannot block each other."""
-    add_new(connection, schema.workspace, rows.workspaces)
-    add_new(connection, schema.model, rows.models)
-    merge(connection, schema.engine, rows.engines, _ENGINE)
-    merge(connection, schema.process, rows.processes, _PROCESS)
-    add_new(connection, schema.engine_event, rows.events)
-    merge(connection, schema.process_counter, rows.counters, {"value": larger})
-    gauge: dict[str, Merge] = dict.fromkeys(("event_ns", "value", "reason"), _told)
-    merge(connection, schema.process_gauge, rows.gauges, gauge, where=_newer)
-    merge(connection, schema.boundary_total, rows.boundary_totals, _BOUNDARY)
-    merge(connection, schema.boundary_count, rows.boundary_counts, _BOUNDARY)
-    merge(connection, schema.request, rows.requests, _REQUEST, also=_ledger_of_most)
-    add_new(connection, schema.step_chunk, rows.chunks)
-    _add_rollups(connection, rows)
+    for upsert, of in _TABLES:
+        upsert.run(connection, of(rows))
+    if rows.rollups:
+        _add_rollups(connection, rows)
 
 
 def _add_rollups(connection: Connection, rows: Rows) -> None:
     """Add each increment that is not in yet; noting it and adding it are one transaction."""
-    if not rows.rollups:
-        return
     table = schema.rollup_applied
     names = [column.name for column in table.primary_key.columns]
     fresh = connection.execute(
-        insert(connection, table).on_conflict_do_nothing().returning(*table.c),
+        insert(connection.dialect.name, table).on_conflict_do_nothing().returning(*table.c),
         [dict(zip(names, identity, strict=True)) for identity in sorted(rows.rollups)],
     )
-    added = [row for identity in fresh for row in rows.rollups[tuple(identity)]]
-    merge(connection, schema.rollup_10s, added, _SUMS)
+    _ADD.run(connection, [row for identity in fresh for row in rows.rollups[tuple(identity)]])
