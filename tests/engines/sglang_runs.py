@@ -13,9 +13,9 @@ Answers = dict[str, dict[str, Any]]
 
 REFERENCES = {f"ref-{number}": one.prompt for number, one in enumerate(references())}
 VARIED = {f"{domain}-{number}": ids for number, (domain, ids) in enumerate(varied())}
-LONG = [1, *(3 + (7 * i) % 900 for i in range(180))]
+LONG = [900, *(3 + (7 * i) % 900 for i in range(180))]
 """Three chunks of a prefill that takes 64 tokens at a time."""
-STOP_AFTER = 20
+STOP_AFTER = 18
 """The stop test ends where the reference continuation has gone on for this many tokens."""
 
 
@@ -53,7 +53,7 @@ def special(server: Server) -> Answers:
         "long": server.generate("long", LONG, 8),
         "long-again": server.generate("long-again", LONG, 8),
         "one-token": server.generate("one-token", first.prompt, 1),
-        "stopped": server.generate("stopped", first.prompt, stop_token_ids=[stop]),
+        "stopped": server.generate("stopped", first.prompt, stop_token_ids=[stop], ignore_eos=False),
         "warm": server.generate("warm", first.prompt, 8, temperature=0.7),
     }
     server.abort_running("aborted", first.prompt)

@@ -59,17 +59,18 @@ def test_tree_is_read_back(parents: list[int]) -> None:
     assert tree.depth(tuple(parents)) == max(depths, default=0)
 
 
-def test_depth_does_not_rely_on_the_order_of_nodes() -> None:
-    assert tree.depth((2, 0, -1)) == 3
+def test_what_hangs_on_an_orphan_is_no_depth() -> None:
+    # Node 3 (draft 2) was kept without its parent; drafts 3 and 4 hang on it.
+    parents = tree.parents([1, 2, -1, 4, 5, -1], [-1, -1, -1, -1, -1, -1])
+    assert parents == (-1, 0, tree.ORPHAN, 2, 3)
+    assert tree.depth(parents) == 2
 
 
-@pytest.mark.parametrize(
-    ("first", "following", "said"),
-    [([1, -1, -1], [-1, -1, -1], "without a parent"), ([1, 1], [-1, -1], "two parents")],
-)
-def test_what_is_no_tree_is_refused(first: list[int], following: list[int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        tree.parents(first, following)
+def test_what_is_no_tree_is_refused() -> None:
+    with pytest.raises(ValueError, match="node 1 of the draft tree has two parents"):
+        tree.parents([1, 1], [-1, -1])
+    with pytest.raises(ValueError, match="draft 0 of the tree stands before its parent 1"):
+        tree.depth((1, -1))
 
 
 def test_accepted_path_of_a_later_row() -> None:

@@ -9,6 +9,7 @@ import pytest
 from otlp_receiver import RequestTold
 from sglang_runs import STOP_AFTER, ChainRun, Run
 from specscope import convention as c
+from specscope.engines.sglang import tree as tree_module
 from specscope.ledger import gaps
 from tiny_prompts import references
 
@@ -72,16 +73,13 @@ def test_tree_paths_lie_in_their_trees(tree: Run) -> None:
         assert parents is not None and tokens is not None and path is not None
         assert step.output_ids is not None
         assert len(parents) == len(tokens) == step.drafted_nodes == 15
-        assert all(-1 <= parent < node for node, parent in enumerate(parents))
+        assert all(tree_module.ORPHAN <= parent < node for node, parent in enumerate(parents))
         assert [parents[node] for node in path] == [-1, *path[:-1]][: len(path)]
         assert len(path) == step.accepted
         # What the request got is that path, then the bonus token, perhaps cut by its end.
         got = [tokens[node] for node in path][: step.committed]
         assert step.output_ids[: len(got)] == got
-        depths: list[int] = []
-        for parent in parents:
-            depths.append(1 if parent < 0 else depths[parent] + 1)
-        assert step.drafted_depth == max(depths) <= 4
+        assert len(path) <= step.drafted_depth == tree_module.depth(tuple(parents)) <= 4
         aside += path != list(range(len(path)))
     assert aside > 0, "no step accepted anything but the first nodes: this run does not tell paths apart"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from specscope import convention as c
 from specscope.engines.sglang import tree
@@ -10,18 +10,22 @@ from specscope.engines.sglang.passes import Drafted, Pass
 from specscope.engines.sglang.requests import uids_of, visible
 from specscope.records import Ids, VerifyStep
 
+NO_DRAFTS: Final = Drafted(nodes=1, steps=0, chain=True)
+"""Of a pass whose drafts were not seen."""
 
-def verify_step(one: Pass, before: list[tuple[int, bool]], batch: Any, result: Any) -> VerifyStep:
-    """Return the record of a committed verify pass.
+
+def verify_step(
+    one: Pass, before: list[tuple[int, bool]], parents: tuple[Ids, ...] | None, batch: Any, result: Any
+) -> VerifyStep:
+    """Return the record of a committed verify pass, with ``parents`` as :func:`parents_of` gives them.
 
     ``before`` holds, for each request of the batch, its output length before the commit and whether it
     was over already (an overshoot step, whose tokens nobody gets). Every value was on the host anyway:
     SGLang itself copies the accept lengths and the committed tokens.
     """
     reqs = batch.reqs
-    drafted = one.drafted or Drafted(nodes=1, steps=0, chain=True)
+    drafted = one.drafted or NO_DRAFTS
     accepted: list[int] = result.num_correct_drafts_per_req_cpu
-    parents = _parents(drafted, len(reqs))
     expected, crossed = one.split(extend=False)
     outputs: list[Ids] = []
     for req, (length, over) in zip(reqs, before, strict=True):
@@ -52,7 +56,12 @@ def verify_step(one: Pass, before: list[tuple[int, bool]], batch: Any, result: A
     )
 
 
-def _parents(drafted: Drafted, rows: int) -> tuple[Ids, ...] | None:
+def parents_of(drafted: Drafted, rows: int) -> tuple[Ids, ...] | None:
+    """Return the tree of each batch row as in :mod:`.tree`, ``None`` where it stayed on a device.
+
+    Raises:
+        ValueError: what SGLang handed over is no tree.
+    """
     if drafted.chain:
         return (tree.chain(drafted.nodes - 1),) * rows
     if drafted.first_child is None or drafted.next_sibling is None:

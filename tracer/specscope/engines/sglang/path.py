@@ -7,8 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
-from specscope.engines.sglang import hidden, hooks, passes
-from specscope.engines.sglang.commit import verify_step
+from specscope.engines.sglang import commit, hidden, hooks, passes
 from specscope.engines.sglang.hooks import Guard
 from specscope.engines.sglang.loaded import Loaded
 from specscope.engines.sglang.passes import Drafted, Extend, Pass
@@ -42,6 +41,7 @@ class Path:
         self._waiting: deque[Pass] = deque()
         self._has_fc = loaded.fc is not None
         self._has_map = loaded.needs_map
+        self._trees = Guard("draft_tree", (), recorder)
         self._statistics = Guard("hidden_statistics", (), recorder)
         self._statistics.armed = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
         self.packing_seen = True
@@ -277,10 +277,22 @@ class Path:
                     self._give_up(one)
                 else:
                     one.cross(c.ENGINE_COMMIT, c.NO_SOURCE, c.EAGER)
-                    self._tell(verify_step(one, token, batch, result))
-                    self._tell_extend(one)
+                    self._committed(one, token, batch, result)
         finally:
             self._requests.release()
+
+    def _committed(self, one: Pass, before: list[tuple[int, bool]], batch: Any, result: Any) -> None:
+        # Guarded apart: an odd tree must not cost the acceptance counts.
+        parents = self._trees.run(commit.parents_of, one.drafted or commit.NO_DRAFTS, len(batch.reqs))
+        try:
+            record = commit.verify_step(
+                one, before, None if parents is hooks.FAILED else parents, batch, result
+            )
+        except Exception:
+            self._give_up(one)
+            raise
+        self._tell(record)
+        self._tell_extend(one)
 
     def close(self) -> None:
         """Count what still waits for a commit that will not come."""

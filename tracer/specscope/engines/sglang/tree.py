@@ -3,14 +3,23 @@
 SGLang stores a tree as first child and next sibling of each node (``retrieve_next_token``,
 ``retrieve_next_sibling`` in ``speculative/eagle_utils.py``), node 0 being the root: the bonus token of the
 step before. Here the root is left out, so draft i is node i + 1 and parent -1 is the root.
+
+SGLang keeps the candidates with the highest path probabilities. Where a child's equals its parent's (the
+draft is certain in float arithmetic) it may keep the child alone: such an orphan is verified for nothing,
+as nothing leads to it. SGLang counts it as drafted, and so do we.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Final
 
 from specscope.records import Ids
+
+ROOT: Final = -1
+ORPHAN: Final = -2
+"""The parent of a draft that nothing leads to."""
 
 
 @cache
@@ -20,45 +29,42 @@ def chain(length: int) -> Ids:
 
 
 def parents(first_child: Sequence[int], next_sibling: Sequence[int]) -> Ids:
-    """Return the parent of each draft as an index into the drafts, -1 for the root.
+    """Return the parent of each draft as an index into the drafts, or :data:`ROOT`, or :data:`ORPHAN`.
 
     Both arguments have one entry a node, the root first, -1 for none.
 
     Raises:
-        ValueError: a node has no parent or two, so this is no tree.
+        ValueError: a node has two parents, so this is no tree.
     """
-    count = len(first_child)
-    found: list[int | None] = [None] * count
-    for node in range(count):
+    found = [ORPHAN] * len(first_child)
+    for node in range(len(first_child)):
         child = first_child[node]
         while child != -1:
-            if found[child] is not None or child == 0:
+            if found[child] != ORPHAN or child == 0:
                 raise ValueError(f"node {child} of the draft tree has two parents")
             found[child] = node - 1
             child = next_sibling[child]
-    drafts = found[1:]
-    if any(parent is None for parent in drafts):
-        raise ValueError(f"the draft tree has nodes without a parent: {drafts}")
-    return tuple(parent for parent in drafts if parent is not None)
+    return tuple(found[1:])
 
 
 def depth(parents_of: Ids) -> int:
-    """Return the deepest drafted position, counted from 1; 0 for no drafts."""
+    """Return the deepest position that a path from the root reaches, counted from 1; 0 for no drafts.
+
+    A parent stands before its children: SGLang numbers the kept candidates level by level.
+
+    Raises:
+        ValueError: a parent stands behind its child.
+    """
     depths: list[int] = []
     for index, parent in enumerate(parents_of):
-        # A child never comes before its parent: SGLang sorts the kept candidates by tree level.
         if parent >= index:
-            return max(_depth_of(parents_of, i) for i in range(len(parents_of)))
-        depths.append(1 if parent < 0 else depths[parent] + 1)
+            raise ValueError(f"draft {index} of the tree stands before its parent {parent}")
+        if parent < 0:
+            depths.append(1 if parent == ROOT else 0)
+        else:
+            # What hangs on an orphan is not reached either.
+            depths.append(depths[parent] + 1 if depths[parent] else 0)
     return max(depths, default=0)
-
-
-def _depth_of(parents_of: Ids, index: int) -> int:
-    steps = 0
-    while index >= 0 and steps <= len(parents_of):
-        steps += 1
-        index = parents_of[index]
-    return steps
 
 
 def accepted_path(accept_index: Sequence[int], row: int, nodes: int, accepted: int) -> Ids:
