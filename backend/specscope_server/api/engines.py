@@ -26,7 +26,7 @@ from specscope_server.api.common import (
 )
 from specscope_server.api.errors import RESPONSES, not_found
 from specscope_server.api.findings import FindingModel
-from specscope_server.diagnosis import Diagnosis, State, diagnose
+from specscope_server.diagnosis import Diagnosis, diagnose
 from specscope_server.store.model import EngineRow
 
 router = APIRouter(tags=["engines"], responses=RESPONSES)
@@ -107,10 +107,7 @@ class Engines(Model):
 
 
 def _diagnosis(parts: Parts, engine_uid: str, now: datetime) -> Diagnosis:
-    evidence = parts.store.evidence(engine_uid, now, parts.settings.judge_s)
-    if evidence is None:
-        return Diagnosis(State("not observable", "the store has no evidence of it"), ())
-    return diagnose(evidence)
+    return diagnose(parts.store.evidence(engine_uid, now, parts.settings.judge_s))
 
 
 def _fields(row: EngineRow, diagnosis: Diagnosis) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from specscope_server.diagnosis import draft_silent, facts, fc_bypassed, zero_acceptance
-from specscope_server.diagnosis.model import CERTAIN, Diagnosis, Evidence, Finding
+from specscope_server.diagnosis.model import CERTAIN, Diagnosis, Evidence, Finding, State
 from specscope_server.diagnosis.state import state
 from specscope_server.diagnosis.verdict import Rule, Unknown
 
@@ -19,11 +19,14 @@ RULES: Final = (
 )
 
 
-def diagnose(evidence: Evidence) -> Diagnosis:
+def diagnose(evidence: Evidence | None) -> Diagnosis:
     """Return the state of an engine and what is found on it; pure, the same evidence gives the same answer.
 
-    Findings come certain first, then in the order of :data:`RULES`; a consequence follows its cause.
+    Findings come certain first, then in the order of :data:`RULES`; a consequence follows its cause. Of an
+    engine without evidence (``None``) nothing is said but that.
     """
+    if evidence is None:
+        return Diagnosis(State("not observable", "the store has no evidence of it"), ())
     found: list[Finding] = []
     unknown: dict[str, str] = {}
     nothing = _nothing_to_judge(evidence)

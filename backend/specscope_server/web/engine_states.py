@@ -61,8 +61,6 @@ class Judged:
 def judge(store: Store, engine_uid: str, now: datetime, window_s: float) -> Judged:
     """Return evidence and diagnosis of an engine over the ``window_s`` seconds before now."""
     evidence = store.evidence(engine_uid, now, window_s)
-    if evidence is None:
-        return Judged(None, Diagnosis(State("not observable", "the store has no evidence of it"), ()))
     return Judged(evidence, diagnose(evidence))
 
 
