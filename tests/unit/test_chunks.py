@@ -140,3 +140,13 @@ def test_a_chunk_larger_than_any_of_ours_is_refused() -> None:
     blob = columns.encode({"step": list(range(1_200_000))})
     with pytest.raises(columns.CodecError, match="over the limit"):
         chunks.unpack_steps(blob)
+
+
+def test_more_rows_than_any_of_ours_has_are_refused_unread() -> None:
+    step = StepRow(1, 2, "eager", 1, 0, 9, 3, 3, 2, 1, 3, 0, 0)
+    blob = chunks.pack_steps([step] * (chunks.MAX_STEPS + 1), tokens=True)
+    with pytest.raises(columns.CodecError, match="65 rows are over the limit of 64"):
+        chunks.unpack_steps(blob)
+    many = {(f"b{number}", ""): 1 for number in range(chunks.MAX_BOUNDARIES + 1)}
+    with pytest.raises(columns.CodecError, match="1025 rows are over the limit of 1024"):
+        chunks.unpack_boundaries(chunks.pack_boundaries(many, {}))

@@ -20,6 +20,8 @@ MAX_EXTENDS: Final = 128
 """Draft extends in one chunk: a step has one, a prefill pass one more."""
 MAX_RAW: Final = 4 << 20
 """Bytes of raw body that unpacking accepts; 64 steps of a 64-node tree with all ids take 0.1 MiB."""
+MAX_BOUNDARIES: Final = 1024
+"""Rows of the boundary counts of one request; 8 boundaries by source and mode are under a hundred."""
 SHIFTS: Final = (-2, -1, 0, 1, 2)
 """Offsets of ``shift_hits`` and ``shift_of``: a draft for position p is compared with position p + offset."""
 
@@ -129,8 +131,11 @@ def _pack(
     return columns.encode(packed, delta=_DELTA, codec=codec)
 
 
-def _unpack(blob: bytes, what: str, types: Mapping[str, type], required: Sequence[str]) -> list[Any]:
-    decoded = columns.decode(blob, max_raw=MAX_RAW)
+def _unpack(
+    blob: bytes, what: str, types: Mapping[str, type], required: Sequence[str], most: int
+) -> list[Any]:
+    # By rows as well as bytes: a few hundred bytes inflate to 400,000 rows, which take seconds to read.
+    decoded = columns.decode(blob, max_raw=MAX_RAW, max_rows=most)
     missing = [name for name in required if name not in decoded]
     if missing:
         raise columns.CodecError(f"{what} lack the columns {missing}")
@@ -162,7 +167,7 @@ def unpack_steps(blob: bytes) -> list[StepRow]:
     Raises:
         CodecError: the blob is damaged, a column is missing or holds values of another kind.
     """
-    return [StepRow(**row) for row in _unpack(blob, "steps", _STEP_TYPES, _STEP_REQUIRED)]
+    return [StepRow(**row) for row in _unpack(blob, "steps", _STEP_TYPES, _STEP_REQUIRED, MAX_STEPS)]
 
 
 def pack_extends(rows: Sequence[ExtendRow], *, codec: int | None = None) -> bytes:
@@ -180,7 +185,8 @@ def unpack_extends(blob: bytes) -> list[ExtendRow]:
     Raises:
         CodecError: the blob is damaged, a column is missing or holds values of another kind.
     """
-    return [ExtendRow(**row) for row in _unpack(blob, "draft extends", _EXTEND_TYPES, _EXTEND_REQUIRED)]
+    rows = _unpack(blob, "draft extends", _EXTEND_TYPES, _EXTEND_REQUIRED, MAX_EXTENDS)
+    return [ExtendRow(**row) for row in rows]
 
 
 def pack_boundaries(
@@ -211,7 +217,7 @@ def unpack_boundaries(blob: bytes) -> tuple[dict[Expectation, int], dict[Crossin
     Raises:
         CodecError: the blob is damaged, a column is missing or holds values of another kind.
     """
-    decoded = columns.decode(blob, max_raw=MAX_RAW)
+    decoded = columns.decode(blob, max_raw=MAX_RAW, max_rows=MAX_BOUNDARIES)
     missing = [name for name in BOUNDARY_COLUMNS if name not in decoded]
     if missing:
         raise columns.CodecError(f"boundary counts lack the columns {missing}")

@@ -30,6 +30,8 @@ ZLIB: Final = 1
 ZSTD: Final = 2
 MAX_RAW: Final = 64 << 20
 """Bytes of raw body that :func:`decode` accepts unless told otherwise."""
+MAX_ROWS: Final = (1 << 32) - 1
+"""Rows likewise: as many as the body can tell."""
 
 Ints = Sequence[int | None]
 Floats = Sequence[float | None]
@@ -189,11 +191,12 @@ class _Reader:
         return np.frombuffer(self.take(count * dtype.itemsize), dtype=dtype).astype(np.int64)
 
 
-def open_body(blob: bytes, *, max_raw: int = MAX_RAW) -> bytes:
+def open_body(blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS) -> bytes:
     """Return the raw body of a blob, whole and undamaged, without reading its columns.
 
     Raises:
-        CodecError: not a blob, an unknown version or codec, damaged, or larger than ``max_raw`` bytes.
+        CodecError: not a blob, an unknown version or codec, damaged, larger than ``max_raw`` bytes, or of
+            more than ``max_rows`` rows.
     """
     if len(blob) < _HEADER.size or blob[:4] != MAGIC:
         raise CodecError("not a packed column blob: it does not start with SPSC")
@@ -205,16 +208,20 @@ def open_body(blob: bytes, *, max_raw: int = MAX_RAW) -> bytes:
     body = _decompress(codec, blob[_HEADER.size :], size)
     if len(body) != size or zlib.crc32(body) != crc:
         raise CodecError("body does not match its length and checksum")
+    (rows,) = _Reader(body).unpack("<I")
+    if rows > max_rows:
+        raise CodecError(f"{rows} rows are over the limit of {max_rows}")
     return body
 
 
-def decode(blob: bytes, *, max_raw: int = MAX_RAW) -> Decoded:
+def decode(blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS) -> Decoded:
     """Return the columns of a blob, absent values as ``None``, every column of the same length.
 
     Raises:
-        CodecError: not a blob, an unknown version or codec, damaged, or larger than ``max_raw`` bytes.
+        CodecError: not a blob, an unknown version or codec, damaged, larger than ``max_raw`` bytes, or of
+            more than ``max_rows`` rows.
     """
-    body = open_body(blob, max_raw=max_raw)
+    body = open_body(blob, max_raw=max_raw, max_rows=max_rows)
     reader = _Reader(body)
     rows, count = reader.unpack("<IH")
     if rows > len(body) * 8:

@@ -129,8 +129,8 @@ def _steps(span: Span, attributes: Attributes, found: Spans) -> None:
         first_step=attributes.required(c.CHUNK_FIRST_STEP, MAX_SMALL),
         start_ns=start,
         end_ns=end,
-        steps=_blob(attributes, c.CHUNK_STEPS),
-        extends=_blob(attributes, c.CHUNK_EXTENDS),
+        steps=_blob(attributes, c.CHUNK_STEPS, chunks.MAX_STEPS),
+        extends=_blob(attributes, c.CHUNK_EXTENDS, chunks.MAX_EXTENDS),
     )
     # A request exists from its first chunk: the totals and identity on it are a report of their own.
     found.requests.append(report)
@@ -164,13 +164,16 @@ READERS: Final[dict[str, Callable[[Span, Attributes, Spans], None]]] = {
 }
 
 
-def _blob(attributes: Attributes, name: str) -> bytes:
-    """Return a packed attribute, checked to be whole; its columns stay unread. Absent: empty."""
+def _blob(attributes: Attributes, name: str, rows: int) -> bytes:
+    """Return a packed attribute of at most ``rows``, checked to be whole; its columns stay unread.
+
+    Absent: empty.
+    """
     blob = attributes.data(name, MAX_BLOB)
     if blob is None:
         return b""
     try:
-        columns.open_body(blob, max_raw=chunks.MAX_RAW)
+        columns.open_body(blob, max_raw=chunks.MAX_RAW, max_rows=rows)
     except columns.CodecError as error:
         raise Invalid(f"{name}: {error}") from error
     return blob
