@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from specscope import settings
-from specscope.settings import Settings, read
+from specscope.settings import Settings, read, without_userinfo
 
 ON = {"SPECSCOPE_ENDPOINT": "http://127.0.0.1:4318"}
 
@@ -50,6 +50,7 @@ def test_everything_set() -> None:
         ({"SPECSCOPE_QUEUE": "0"}, "queue", 20_000, "SPECSCOPE_QUEUE='0'"),
         ({"SPECSCOPE_QUEUE": "-1"}, "queue", 20_000, "SPECSCOPE_QUEUE='-1'"),
         ({"SPECSCOPE_QUEUE": "1e9"}, "queue", 20_000, "SPECSCOPE_QUEUE='1e9'"),
+        ({"SPECSCOPE_QUEUE": "9" * 5000}, "queue", 20_000, "SPECSCOPE_QUEUE='9"),
         ({"SPECSCOPE_BUFFER_MB": "lots"}, "buffer_mb", 64, "SPECSCOPE_BUFFER_MB='lots'"),
         ({"SPECSCOPE_BUFFER_MB": "²"}, "buffer_mb", 64, "SPECSCOPE_BUFFER_MB='²'"),
         ({"SPECSCOPE_HEADERS": "justatoken"}, "headers", (), "SPECSCOPE_HEADERS entry"),
@@ -75,6 +76,10 @@ def test_an_endpoint_without_a_scheme_turns_the_tracer_off() -> None:
 def test_secrets_are_not_repeated() -> None:
     found = read(ON | {"SPECSCOPE_HEADERS": "authorization=Bearer sécret"})
     assert "cret" not in " ".join(found.ignored)
+    for entry in ("s3cret", "Bearer s3cret", "=s3cret"):
+        assert "s3cret" not in " ".join(read(ON | {"SPECSCOPE_HEADERS": f"x-fine=1,{entry}"}).ignored)
+    assert "s3cret" not in " ".join(read({"SPECSCOPE_ENDPOINT": "user:s3cret@host:4318"}).ignored)
+    assert without_userinfo("http://user:s3c@ret@host:4318/x@y") == "http://host:4318/x@y"
 
 
 def test_the_servers_variables_are_not_ours_to_judge() -> None:

@@ -67,11 +67,12 @@ def settings() -> None:
         elif name == settings_module.HEADERS:
             shown = "set: " + ", ".join(header for header, _ in read.headers) + " (values not shown)"
         else:
-            shown = f"set: {value}"
+            shown = f"set: {settings_module.without_userinfo(value)}"
         typer.echo(f"{name}\n    {meaning}\n    {shown}")
     for ignored in read.ignored:
         typer.echo(f"ignored: {ignored}")
-    typer.echo(f"The tracer is off: {read.off}" if read.off else f"The tracer sends to {read.endpoint}")
+    place = settings_module.without_userinfo(read.endpoint)
+    typer.echo(f"The tracer is off: {read.off}" if read.off else f"The tracer sends to {place}")
 
 
 @app.command()

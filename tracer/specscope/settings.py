@@ -7,6 +7,7 @@ ignored. ``docs/reference/settings.md`` lists each variable; a test fails when o
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -42,6 +43,8 @@ ALL_VARIABLES: Final = (
 SERVERS: Final = ("DB", "HOST", "PORT", "SERVER", "ALLOW", "NOTIFY")
 """What the names of the server's variables go on with; the tracer says nothing of them."""
 
+_USERINFO: Final = re.compile(r"(?<=://)[^/\s]+@")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -64,10 +67,16 @@ class Settings:
         return c.DETAIL_LEVELS.index(self.detail) >= c.DETAIL_LEVELS.index(detail)
 
 
+def without_userinfo(text: str) -> str:
+    """Return ``text`` with user and password taken out of its URLs: they are for no log and no wire."""
+    return _USERINFO.sub("", text)
+
+
 def _number(raw: str, variable: str, default: int, ignored: list[str]) -> int:
     if not raw:
         return default
-    if raw.isascii() and raw.isdigit() and 1 <= int(raw) <= 10_000_000:
+    # More than eight digits are too many, and thousands of them no integer at all to Python.
+    if raw.isascii() and raw.isdigit() and len(raw) <= 8 and 1 <= int(raw) <= 10_000_000:
         return int(raw)
     ignored.append(f"{variable}={raw!r} (wanted: a whole number from 1 to 10000000; using {default})")
     return default
@@ -75,13 +84,13 @@ def _number(raw: str, variable: str, default: int, ignored: list[str]) -> int:
 
 def _headers(raw: str, ignored: list[str]) -> tuple[tuple[str, str], ...]:
     pairs: list[tuple[str, str]] = []
-    for part in filter(None, (p.strip() for p in raw.split(","))):
+    for number, part in enumerate(filter(None, (p.strip() for p in raw.split(","))), start=1):
         name, separator, value = part.partition("=")
         if separator and name.strip() and name.isascii() and value.isascii() and value.isprintable():
             pairs.append((name.strip().lower(), value.strip()))
         else:
-            # The value may be a secret: name only what stands before the first sign of one.
-            ignored.append(f"{HEADERS} entry {name.strip()[:20]!r} (wanted: name=value, ASCII)")
+            # All of it may be a secret, e.g. a token without a name.
+            ignored.append(f"{HEADERS} entry {number} (wanted: name=value, ASCII)")
     return tuple(pairs)
 
 
@@ -95,7 +104,8 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
 
     endpoint = text(ENDPOINT).rstrip("/")
     if endpoint and not endpoint.startswith(("http://", "https://")):
-        ignored.append(f"{ENDPOINT}={endpoint!r} (wanted: http://host:port or https://host:port)")
+        shown = endpoint.rpartition("@")[2]
+        ignored.append(f"{ENDPOINT}={shown!r} (wanted: http://host:port or https://host:port)")
         endpoint = ""
     detail = text(DETAIL, c.DETAIL_STEPS).lower()
     if detail not in c.DETAIL_LEVELS:

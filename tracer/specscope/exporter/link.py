@@ -24,7 +24,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.trace import ReadableSpan
 
-from specscope.settings import Settings
+from specscope.settings import Settings, without_userinfo
 
 CONNECT_S: Final = 3.0
 READ_S: Final = 10.0
@@ -102,7 +102,8 @@ class Link:
 
     def __init__(self, settings: Settings) -> None:
         """Connect nothing yet."""
-        self.endpoint = settings.endpoint
+        self.place = without_userinfo(settings.endpoint)
+        """Where it sends to, for log lines."""
         self._session = _Session()
         # A proxy set for downloads must not catch what goes to this very machine.
         self._session.trust_env = not _loopback(settings.endpoint)
@@ -112,8 +113,8 @@ class Link:
             "session": self._session,
             "timeout": READ_S,
         }
-        self._spans = OTLPSpanExporter(endpoint=f"{self.endpoint}/v1/traces", **common)
-        self._metrics = OTLPMetricExporter(endpoint=f"{self.endpoint}/v1/metrics", **common)
+        self._spans = OTLPSpanExporter(endpoint=f"{settings.endpoint}/v1/traces", **common)
+        self._metrics = OTLPMetricExporter(endpoint=f"{settings.endpoint}/v1/metrics", **common)
 
     def until(self, deadline: float) -> None:
         """Let no attempt last beyond ``deadline`` (``time.monotonic``)."""

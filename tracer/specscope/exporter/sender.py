@@ -211,12 +211,12 @@ class Sender:
         self.reachable = reachable
         if reachable:
             away = time.monotonic() - self._failing_since
-            _logger.warning("specscope exporter: %s reachable again after %.0f s", self._link.endpoint, away)
+            _logger.warning("specscope exporter: %s reachable again after %.0f s", self._link.place, away)
         else:
             self._failing_since = time.monotonic()
             _logger.warning(
                 "specscope exporter: receiver unreachable at %s: %s; up to %d MiB are kept",
-                self._link.endpoint,
+                self._link.place,
                 answer.why,
                 self._limit >> 20,
             )

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 from specscope.engines.sglang.loaded import Loaded
 from specscope.records import EngineFacts
+from specscope.settings import without_userinfo
 
 ENGINE: Final = "sglang"
 TESTED_VERSION: Final = "0.5.23"
@@ -21,7 +22,6 @@ _SECRET = re.compile(
     r"|(access|bearer|hf)_?token",
     re.I,
 )
-_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 _ARGUMENT_CHARS: Final = 500
 
 MODEL_FIELDS: Final = (
@@ -153,7 +153,7 @@ def _plain(value: Any) -> Any:
                 return _plain(json.loads(value))
             except ValueError:
                 return None
-        return _USERINFO.sub("", value)[:_ARGUMENT_CHARS]
+        return without_userinfo(value)[:_ARGUMENT_CHARS]
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {str(key): _plain(one) for key, one in items if not _SECRET.search(str(key))}

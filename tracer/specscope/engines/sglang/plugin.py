@@ -31,7 +31,7 @@ def register() -> None:
     try:
         _register()
     except Exception as error:  # noqa: BLE001 - nothing of ours may stop the engine
-        say(logging.WARNING, f"tracer off: {type(error).__name__}: {error}")
+        announce(logging.WARNING, f"tracer off: {type(error).__name__}: {error}")
 
 
 def _register() -> None:
@@ -39,9 +39,9 @@ def _register() -> None:
     first = multiprocessing.parent_process() is None
     if first:  # once per launch: the children read the same environment
         for text in settings.ignored:
-            say(logging.WARNING, f"ignored: {text}")
+            announce(logging.WARNING, f"ignored: {text}")
         if settings.off:
-            say(logging.INFO, f"tracer off: {settings.off}")
+            announce(logging.INFO, f"tracer off: {settings.off}")
     if settings.off:
         return
     # One made by another launch, whose environment this one inherited, is not ours.
@@ -94,7 +94,8 @@ def _trace(scheduler: Any) -> Callable[[], None]:
         recorder.close()
         raise
     traced = engine.algorithm if engine.eagle3 else "requests only"
-    say(logging.INFO, f"tracing {traced} at detail {settings.detail} to {settings.endpoint}")
+    endpoint = settings_module.without_userinfo(settings.endpoint)
+    say(logging.INFO, f"tracing {traced} at detail {settings.detail} to {endpoint}")
     if facts.version() != facts.TESTED_VERSION:
         tested = facts.TESTED_VERSION
         say(logging.WARNING, f"SGLang {facts.version()} was not tested, {tested} was; each symbol is checked")
@@ -130,9 +131,13 @@ def _check_instance(settings: settings_module.Settings, server_args: Any) -> Non
 
 
 def say(level: int, text: str) -> None:
-    """Write one line: to the log, or to stderr while the engine has not set its log up yet."""
-    line = f"specscope: {text}"
-    if logging.getLogger().handlers:
-        _logger.log(level, line)
+    """Write one line to the log: in a scheduler, whose log is set up."""
+    _logger.log(level, "specscope: %s", text)
+
+
+def announce(level: int, text: str) -> None:
+    """Write one line that is seen although the engine has not set its log up yet."""
+    if logging.getLogger().handlers and _logger.isEnabledFor(level):
+        say(level, text)
     else:
-        print(line, file=sys.stderr, flush=True)
+        print(f"specscope: {text}", file=sys.stderr, flush=True)
