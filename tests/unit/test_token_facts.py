@@ -94,6 +94,7 @@ def test_ids_that_are_no_tokens_are_unknown_ones() -> None:
         ([5, 6, 7], [-1, 2, 0], [{5}]),  # a parent after its child
         ([5, 6], [-1, 1], [{5}]),  # its own parent
         ([5, 6], [-7, 0], []),
+        ([5, 6, 7, 8], [-1, -2, 1, 0], [{5}, {8}]),  # an orphan, and a draft that hangs on it
         ([], [], []),
     ],
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 Crossing = tuple[str, str, str]
 """(boundary, source, mode) as in :mod:`specscope.convention`."""
@@ -21,6 +21,11 @@ Expectation = tuple[str, str]
 """(boundary, source)."""
 
 Ids = tuple[int, ...]
+
+ROOT: Final = -1
+"""Parent of a draft that follows the root, the bonus token of the step before."""
+ORPHAN: Final = -2
+"""Parent of a draft that nothing leads to: it was verified for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,8 @@ class VerifyStep:
     what the request really got; ``bonus`` 1 where the target's own token followed. ``drafted_depth`` is
     the deepest drafted position (from 1), ``drafted_nodes`` the drafts in the tree without its root.
     ``draft_tokens`` hold target-vocabulary ids without the root; ``parents`` the index of each draft's
-    parent in ``draft_tokens`` (-1: the root); ``accepted_path`` the accepted indices in order;
-    ``output_ids`` what was committed. ``context`` is the length in tokens before this step.
+    parent in ``draft_tokens`` (or :data:`ROOT`, or :data:`ORPHAN`); ``accepted_path`` the accepted indices
+    in order; ``output_ids`` what was committed. ``context`` is the length in tokens before this step.
     ``expected`` and ``crossed`` count the boundaries of this pass.
     """
 

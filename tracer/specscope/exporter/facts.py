@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from specscope.chunks import SHIFTS, StepRow
 from specscope.exporter.tokens import TokenStream
+from specscope.records import ORPHAN, ROOT
 
 
 def add_id_facts(row: StepRow, drafts: Sequence[int], vocab_size: int | None, last: int | None) -> None:
@@ -31,18 +32,21 @@ def add_id_facts(row: StepRow, drafts: Sequence[int], vocab_size: int | None, la
 def by_depth(drafts: Sequence[int], parents: Sequence[int] | None) -> list[set[int]]:
     """Return the drafted ids of each depth, from depth 1; without ``parents`` the drafts are a chain.
 
-    A parent that does not stand before its child (a damaged tree) ends the walk: only what is sound is
-    compared.
+    A draft that no path from the root reaches (an orphan, and what hangs on it) is left out. A parent that
+    does not stand before its child (a damaged tree) ends the walk: only what is sound is compared.
     """
     if parents is None:
         return [{token} for token in drafts]
-    depths: list[int] = []
+    depths: list[int | None] = []
     levels: list[set[int]] = []
     for index, (token, parent) in enumerate(zip(drafts, parents, strict=False)):
-        if not -1 <= parent < index:
+        if not ORPHAN <= parent < index:
             break
-        depth = 0 if parent < 0 else depths[parent] + 1
+        reached = parent == ROOT or (parent != ORPHAN and depths[parent] is not None)
+        depth = (0 if parent == ROOT else (depths[parent] or 0) + 1) if reached else None
         depths.append(depth)
+        if depth is None:
+            continue
         while len(levels) <= depth:
             levels.append(set())
         levels[depth].add(token)

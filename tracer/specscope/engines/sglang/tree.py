@@ -13,13 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Final
 
-from specscope.records import Ids
-
-ROOT: Final = -1
-ORPHAN: Final = -2
-"""The parent of a draft that nothing leads to."""
+from specscope.records import ORPHAN, ROOT, Ids
 
 
 @cache
