@@ -121,7 +121,8 @@ class Pump:
         helper = keeper.start(hello)
         if helper is not None:
             if self.engine is not None:
-                self._send(frames.pack(frames.ENGINE, self.engine))
+                # A record like others: the exporter counts it among those it has settled.
+                self._send(frames.pack(frames.ENGINE, self.engine), 1)
             live = list(self._live.values())
             for at in range(0, len(live), BATCH):
                 self._send(frames.pack(frames.RESUMED, live[at : at + BATCH]))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
-from specscope.engines.sglang import commit, hidden, hooks, passes
+from specscope.engines.sglang import commit, conclude, hidden, hooks, passes
 from specscope.engines.sglang.hooks import Guard
 from specscope.engines.sglang.loaded import Loaded
 from specscope.engines.sglang.passes import Drafted, Extend, Pass
@@ -44,10 +45,10 @@ class Path:
         self._trees = Guard("draft_tree", (), recorder)
         self._statistics = Guard("hidden_statistics", (), recorder)
         self._statistics.armed = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
-        self.packing_seen = True
-        """Whether the packing of aux hidden states is hooked."""
-        self.fc_seen = True
-        """Whether the draft's fc is hooked."""
+        self.packing: Guard | None = None
+        """The hook on the packing of aux hidden states, once it is in place."""
+        self.fc: Guard | None = None
+        """The hook on the draft's fc, once it is in place."""
 
     # --- the forward: opens and closes a pass -----------------------------------------------------
 
@@ -73,8 +74,9 @@ class Path:
             return
         agreed = passes.contract(self._loaded.worker.speculative_num_steps, self._has_fc, self._has_map)
         one.expected = agreed.of(one.kind)
-        self._conclude_capture(one, replayed=bool(result.can_run_cuda_graph))
-        self._conclude_fc(one)
+        packing_seen = _sound(self.packing) and not result.can_run_cuda_graph
+        one.aux_states = conclude.capture(one, self._loaded, seen=packing_seen)
+        one.fc_ran = conclude.fc_runs(one, self._loaded, seen=_sound(self.fc))
         if one.kind == PREFILL:
             expected, crossed = one.split(extend=False)
             self._tell(PrefillPass(one.t_ns, one.step, one.uids, one.cached, expected, crossed))
@@ -97,15 +99,6 @@ class Path:
         elif self._loaded.target_hidden:
             one.packed = aux_hidden_states.shape[-1] // self._loaded.target_hidden
         one.cross(c.AUX_CAPTURE, c.NO_SOURCE, c.EAGER)
-
-    def _conclude_capture(self, one: Pass, *, replayed: bool) -> None:
-        """Under a CUDA graph the packing is not called: conclude from the width that came out."""
-        if one.packed is not None or (self.packing_seen and not replayed):
-            return
-        size, extend = self._loaded.target_hidden, one.extend
-        if self._loaded.target_captures and size and extend is not None:
-            one.packed = extend.fed_width // size
-            one.cross(c.AUX_CAPTURE, c.NO_SOURCE, c.DERIVED)
 
     # --- draft: proposal, forwards, fc, map ---------------------------------------------------------
 
@@ -156,20 +149,6 @@ class Path:
             steps = self._loaded.worker.speculative_num_steps
             one.cross(c.DRAFT_FORWARD, c.SELF_FED, c.GRAPH, steps - 1)
 
-    def _conclude_fc(self, one: Pass) -> None:
-        """Where fc cannot be seen, apply the test that decides whether it runs.
-
-        It is skipped when the fed width equals the embedding's (``llama_eagle3.py:238``). A replayed
-        graph whose buffer has another width does not even receive the states
-        (``eagle_draft_extend_cuda_graph_runner.py:595-605``).
-        """
-        extend, fc_in = one.extend, self._loaded.fc_in
-        if extend is None or not extend.done or fc_in is None or (self.fc_seen and not extend.graph):
-            return
-        reaches = extend.buffer_width in (None, extend.fed_width)
-        if reaches and extend.fed_width == fc_in and fc_in != self._loaded.fc_out:
-            one.cross(c.DRAFT_FC, c.TARGET_FED, c.DERIVED)
-
     # --- draft extend -------------------------------------------------------------------------------
 
     def extend_prefill_begins(
@@ -177,8 +156,8 @@ class Path:
     ) -> str:
         """Before ``EagleDraftWorker._draft_extend_for_prefill``: states are [tokens, width]."""
         lengths: list[int] = list(batch.extend_lens)
-        starts = [sum(lengths[:row]) for row in range(len(lengths))]
-        return self._extend_begins(PREFILL, batch, target_hidden_states, starts, lengths)
+        starts = list(accumulate(lengths, initial=0))[:-1]
+        return self._extend_begins(batch, target_hidden_states, starts, lengths)
 
     def extend_decode_begins(self, batch: Any, batch_result: Any, *_args: Any, **_kwargs: Any) -> str:
         """Before ``EagleDraftWorker._draft_extend_for_decode``: states are [rows * nodes, width].
@@ -191,11 +170,9 @@ class Path:
             lengths = batch_result.accept_lens.tolist()
         nodes = batch_result.speculative_num_draft_tokens
         starts = [row * nodes for row in range(len(lengths))]
-        return self._extend_begins(VERIFY, batch, batch_result.logits_output.hidden_states, starts, lengths)
+        return self._extend_begins(batch, batch_result.logits_output.hidden_states, starts, lengths)
 
-    def _extend_begins(
-        self, after: str, batch: Any, states: Any, starts: list[int], lengths: list[int]
-    ) -> str:
+    def _extend_begins(self, batch: Any, states: Any, starts: list[int], lengths: list[int]) -> str:
         outer = self._enter(passes.IN_EXTEND)
         one = self._now
         if one is None or states is None:
@@ -208,7 +185,7 @@ class Path:
         if statistics is hooks.FAILED:
             statistics = (None,) * len(uids)
         one.extend = Extend(
-            after=after,
+            t_ns=time.monotonic_ns(),
             fed_width=int(states.shape[-1]),
             dtype=str(states.dtype).removeprefix("torch."),
             uids=uids,
@@ -309,52 +286,18 @@ class Path:
         return outer
 
     def _give_up(self, one: Pass) -> None:
-        """Tell of a pass that was never committed: its counts, without a row."""
-        expected, crossed = one.split(extend=False)
-        none: tuple[int, ...] = ()
-        mode = c.GRAPH if one.drafted is not None and one.drafted.graph else c.EAGER
-        self._tell(
-            VerifyStep(
-                t_ns=one.t_ns,
-                step=one.step,
-                mode=mode,
-                batch_size=len(one.uids),
-                uids=(),
-                rows=none,
-                context=none,
-                drafted_depth=none,
-                drafted_nodes=none,
-                accepted=none,
-                bonus=none,
-                committed=none,
-                expected=expected,
-                crossed=crossed,
-            )
-        )
+        self._tell(passes.given_up(one))
         self._tell_extend(one)
 
     def _tell_extend(self, one: Pass) -> None:
-        extend = one.extend
-        if extend is None:
-            return
-        visible_fc = self.fc_seen and not extend.graph and self._has_fc
-        self._tell(
-            passes.extend_record(
-                one,
-                extend,
-                t_ns=time.monotonic_ns(),
-                aux_states=self._aux_states(one),
-                fc_in=self._loaded.fc_in,
-                fc_ran=extend.fc_ran if visible_fc else None,
-            )
-        )
-
-    def _aux_states(self, one: Pass) -> int | None:
-        if one.packed is not None:
-            return one.packed
-        return 0 if self.packing_seen or not self._loaded.target_captures else None
+        if one.extend is not None:
+            self._tell(passes.extend_record(one, one.extend, self._loaded.fc_in))
 
     def _tell(self, record: PrefillPass | VerifyStep | DraftExtend) -> None:
         self._recorder.ledger.add(record.expected, record.crossed)
         if self._loaded.emits:
             self._recorder.emit(record)
+
+
+def _sound(guard: Guard | None) -> bool:
+    return guard is not None and guard.armed and guard.sound
