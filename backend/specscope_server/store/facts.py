@@ -9,7 +9,7 @@ from typing import Any
 
 from specscope import clock
 from specscope.records import Crossing
-from sqlalchemy import Connection, Row, Select, and_, func, select
+from sqlalchemy import Connection, Row, Select, Table, and_, func, select
 
 from specscope_server.store import rows as names
 from specscope_server.store import schema
@@ -141,9 +141,16 @@ class StoredEngine:
 
 
 def load(
-    connection: Connection, *, workspace: str | None = None, uids: Iterable[str] | None = None
+    connection: Connection,
+    *,
+    workspace: str | None = None,
+    uids: Iterable[str] | None = None,
+    states: bool = True,
 ) -> list[StoredEngine]:
-    """Return engines of a workspace (``None``: of all) and of the given uids (``None``: all of them)."""
+    """Return engines of a workspace (``None``: of all) and of the given uids (``None``: all of them).
+
+    Without ``states`` the processes come without counters, gauges and ledger.
+    """
     chosen = select(schema.engine.c.engine_uid)
     if workspace is not None:
         chosen = chosen.where(schema.engine.c.workspace == workspace)
@@ -157,30 +164,41 @@ def load(
     )
     engines = {row.engine_uid: StoredEngine(row) for row in found}
     if engines:
-        _add_processes(connection, chosen, engines)
+        processes = _add_processes(connection, chosen, engines)
+        if states:
+            _add_states(connection, chosen, processes)
         _add_reports(connection, chosen, engines)
     return list(engines.values())
 
 
-def _add_processes(connection: Connection, chosen: Select[str], engines: Mapping[str, StoredEngine]) -> None:
-    by_key: dict[tuple[str, str], StoredProcess] = {}
+_Processes = dict[tuple[str, str], StoredProcess]
+
+
+def _add_processes(
+    connection: Connection, chosen: Select[str], engines: Mapping[str, StoredEngine]
+) -> _Processes:
+    by_key: _Processes = {}
     table = schema.process
     for row in connection.execute(
         select(table).where(table.c.engine_uid.in_(chosen)).order_by(table.c.start_ns, table.c.process_uid)
     ):
         process = by_key[row.engine_uid, row.process_uid] = StoredProcess(row)
         engines[row.engine_uid].processes.append(process)
-    table = schema.process_counter
-    for row in connection.execute(select(table).where(table.c.engine_uid.in_(chosen))):
+    return by_key
+
+
+def _add_states(connection: Connection, chosen: Select[str], by_key: _Processes) -> None:
+    def stored(table: Table) -> Iterable[Row[*tuple[Any, ...]]]:
+        return connection.execute(select(table).where(table.c.engine_uid.in_(chosen)))
+
+    for row in stored(schema.process_counter):
         by_key[row.engine_uid, row.process_uid].counters[row.name][row.label] = row.value
-    table = schema.process_gauge
-    for row in connection.execute(select(table).where(table.c.engine_uid.in_(chosen))):
+    for row in stored(schema.process_gauge):
         gauges = by_key[row.engine_uid, row.process_uid].gauges
         gauges[row.name][row.label] = (row.value, row.reason, row.event_ns)
-    table = schema.boundary_total
-    for row in connection.execute(select(table).where(table.c.engine_uid.in_(chosen))):
-        process = by_key[row.engine_uid, row.process_uid]
-        process.totals[row.boundary, row.source, row.mode] = (row.expected, row.observed)
+    for row in stored(schema.boundary_total):
+        totals = by_key[row.engine_uid, row.process_uid].totals
+        totals[row.boundary, row.source, row.mode] = (row.expected, row.observed)
 
 
 def _add_reports(connection: Connection, chosen: Select[str], engines: Mapping[str, StoredEngine]) -> None:
@@ -205,4 +223,4 @@ def _add_reports(connection: Connection, chosen: Select[str], engines: Mapping[s
 
 def engine_names(connection: Connection, uids: Iterable[str]) -> dict[str, str]:
     """Return the names of engines by uid."""
-    return {engine.row.engine_uid: engine.name for engine in load(connection, uids=uids)}
+    return {engine.row.engine_uid: engine.name for engine in load(connection, uids=uids, states=False)}

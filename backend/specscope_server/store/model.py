@@ -198,6 +198,7 @@ class EngineRow:
 
     ``engine_uid`` is its id in URLs. ``counts`` sums the rollups of the asked window (None: no rollup in
     it: no data, not zero). ``positions`` is [drafted, accepted] per position in the same window.
+    ``last_request`` is the newest arrival of a user's request, health checks and warm-ups apart.
     """
 
     engine_uid: str
@@ -263,8 +264,10 @@ class RequestRow:
 class RequestDetail:
     """One request with its decoded chunks; rows are column-name to value, in order of time.
 
-    ``steps`` and ``extends`` hold what was recorded at the request's detail level; an absent key or a
-    ``None`` was not recorded. ``boundaries`` are this request's own expected and observed counts.
+    ``steps`` and ``extends`` hold what was recorded at the request's detail level under the names of
+    :class:`specscope.chunks.StepRow` and ``ExtendRow``; an absent key was not recorded. A step also has
+    ``index``, its number within the request. Chunks that cannot be read are left out: ``steps_total`` counts
+    their steps, overshoot ones too. ``boundaries`` are this request's own expected and observed counts.
     """
 
     request: RequestRow

@@ -80,11 +80,23 @@ class Store(Protocol):
         ...
 
     def replace_findings(self, engine_uid: str, findings: Sequence[Finding], at: datetime) -> None:
-        """Open new findings, refresh those that still hold, close those of the engine that do not."""
+        """Open new findings, refresh those that still hold, close those of the engine that do not.
+
+        A finding is the same while its kind and boundary are.
+
+        Raises:
+            Refused: there is no such engine.
+        """
         ...
 
     def set_alerts(self, alerts: Sequence[AlertRow], deliveries: Sequence[NewDelivery]) -> None:
-        """Store rule states; history gets an event where the state changed; queue notifications."""
+        """Store rule states; history gets an event where the state changed; queue notifications due at once.
+
+        While a state lasts, its first ``since`` stays. A rule first heard of changes only if it fires.
+
+        Raises:
+            Refused: there is no such engine.
+        """
         ...
 
     def due_deliveries(self, now: datetime, limit: int) -> list[DeliveryRow]:
@@ -107,14 +119,18 @@ class Store(Protocol):
     def series(
         self, workspace: str, engine_uid: str | None, since: datetime, until: datetime, bucket_s: int
     ) -> list[SeriesPoint]:
-        """Return acceptance over time (dimension ``all``), ``bucket_s`` a multiple of 10; gaps stay gaps."""
+        """Return acceptance over time (dimension ``all``); gaps stay gaps.
+
+        Raises:
+            ValueError: ``bucket_s`` is not a positive multiple of 10.
+        """
         ...
 
     def requests(self, where: RequestFilter, limit: int, cursor: str | None = None) -> Page:
         """Return a page of requests by keyset.
 
         Raises:
-            ValueError: the cursor is not one of ours.
+            ValueError: the cursor is not one of ours, the flag is unknown or the limit is not positive.
         """
         ...
 

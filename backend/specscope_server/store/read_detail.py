@@ -30,13 +30,12 @@ def detail(
 
     Each step row also has ``index``, its number within the request.
     """
-    found = connection.execute(
-        selected(now_ns)
-        .add_columns(_R.boundaries)
-        .where(_R.workspace == workspace, _R.uid == uid)
-        .order_by(_R.arrival_ns.desc(), _R.engine_uid)
-        .limit(1)
-    ).first()
+    # Not sorted by the database, which might walk an index of all arrivals for it. More than one only where
+    # two environments of a workspace share an instance: then the newest.
+    named = connection.execute(
+        selected(now_ns).add_columns(_R.boundaries).where(_R.workspace == workspace, _R.uid == uid)
+    ).all()
+    found = max(named, key=lambda row: (row.arrival_ns, row.engine_uid), default=None)
     if found is None:
         return None
     stored = _chunks(connection, found.engine_uid, uid, first_step, limit)

@@ -9,110 +9,96 @@ Absent is ``NULL`` (numbers) or empty (text): merges never overwrite what is kno
 from __future__ import annotations
 
 from specscope.rollup import COUNT_FIELDS
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Double,
-    ForeignKey,
-    ForeignKeyConstraint,
-    Identity,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    text,
-)
-from sqlalchemy.types import TypeEngine
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, LargeBinary, Table, text
 
+from specscope_server.store.schema_conclusions import alert_event, alert_state, delivery, finding
+from specscope_server.store.schema_parts import (
+    String,
+    engine_key,
+    int_column,
+    key_column,
+    metadata,
+    process_reference,
+    text_column,
+)
 from specscope_server.store.values import JsonText
 
-metadata = MetaData()
+__all__ = [
+    "alert_event",
+    "alert_state",
+    "boundary_count",
+    "boundary_total",
+    "delivery",
+    "engine",
+    "engine_event",
+    "finding",
+    "metadata",
+    "model",
+    "process",
+    "process_counter",
+    "process_gauge",
+    "request",
+    "rollup_10s",
+    "rollup_applied",
+    "step_chunk",
+    "workspace",
+]
 
-# Byte order, as in SQLite: prefix searches use the index, and both databases sort and take maxima alike.
-String: TypeEngine[str] = Text().with_variant(Text(collation="C"), "postgresql")
-# SQLite gives out row ids only for a column declared INTEGER, which holds 64 bits there.
-RowId: TypeEngine[int] = BigInteger().with_variant(Integer(), "sqlite")
-
-
-def _text(name: str, **options: object) -> Column[str]:
-    return Column(name, String, nullable=False, server_default="", **options)  # type: ignore[arg-type]
-
-
-def _int(name: str, default: int | None = 0) -> Column[int]:
-    """Return a whole number; ``default`` ``None`` makes it one that may be unknown."""
-    if default is None:
-        return Column(name, BigInteger, nullable=True)
-    return Column(name, BigInteger, nullable=False, server_default=str(default))
-
-
-def _key(name: str, *more: ForeignKey) -> Column[str]:
-    return Column(name, String, *more, primary_key=True)
-
-
-def _of_engine() -> Column[str]:
-    return _key("engine_uid", ForeignKey("engine.engine_uid", ondelete="CASCADE"))
-
-
-def _of_process() -> ForeignKeyConstraint:
-    return ForeignKeyConstraint(
-        ["engine_uid", "process_uid"], ["process.engine_uid", "process.process_uid"], ondelete="CASCADE"
-    )
-
-
-workspace = Table("workspace", metadata, _key("name"), _int("created_ns"))
+workspace = Table("workspace", metadata, key_column("name"), int_column("created_ns"))
 
 model = Table(
-    "model", metadata, _key("workspace", ForeignKey("workspace.name", ondelete="CASCADE")), _key("name")
+    "model",
+    metadata,
+    key_column("workspace", ForeignKey("workspace.name", ondelete="CASCADE")),
+    key_column("name"),
 )
 
 engine = Table(
     "engine",
     metadata,
-    _key("engine_uid"),
+    key_column("engine_uid"),
     Column("workspace", String, ForeignKey("workspace.name", ondelete="CASCADE"), nullable=False),
-    _text("environment"),
-    _text("instance"),
-    _int("started_ns"),
-    _int("last_received_ns"),
-    _int("last_request_ns", None),
+    text_column("environment"),
+    text_column("instance"),
+    int_column("started_ns"),
+    int_column("last_received_ns"),
+    int_column("last_request_ns", None),
     Index("engine_by_workspace", "workspace", "last_received_ns"),
 )
 
 process = Table(
     "process",
     metadata,
-    _of_engine(),
-    _key("process_uid"),
-    _text("role"),
-    _int("pid"),
-    _int("start_ns"),
-    _int("tp"),
-    _int("dp"),
-    _int("pp"),
-    _text("serving_role"),
-    _text("service_name"),
-    _text("engine_name"),
-    _text("engine_version"),
-    _text("tracer_version"),
-    _text("detail"),
-    _int("last_event_ns", None),
-    _int("last_received_ns"),
+    engine_key(),
+    key_column("process_uid"),
+    text_column("role"),
+    int_column("pid"),
+    int_column("start_ns"),
+    int_column("tp"),
+    int_column("dp"),
+    int_column("pp"),
+    text_column("serving_role"),
+    text_column("service_name"),
+    text_column("engine_name"),
+    text_column("engine_version"),
+    text_column("tracer_version"),
+    text_column("detail"),
+    int_column("last_event_ns", None),
+    int_column("last_received_ns"),
     # Received minus event time of the promptest report: what the process' clock is behind, plus transit.
-    _int("clock_offset_ns", None),
+    int_column("clock_offset_ns", None),
 )
 
 # Counters that only grow (requests by kind, dropped by reason, ...): the largest told is the newest.
 process_counter = Table(
     "process_counter",
     metadata,
-    _key("engine_uid"),
-    _key("process_uid"),
-    _key("name"),
-    _key("label"),
-    _int("value"),
-    _of_process(),
+    key_column("engine_uid"),
+    key_column("process_uid"),
+    key_column("name"),
+    key_column("label"),
+    int_column("value"),
+    process_reference(),
     sqlite_with_rowid=False,
 )
 
@@ -120,67 +106,67 @@ process_counter = Table(
 process_gauge = Table(
     "process_gauge",
     metadata,
-    _key("engine_uid"),
-    _key("process_uid"),
-    _key("name"),
-    _key("label"),
-    _int("event_ns"),
-    _int("value"),
-    _text("reason"),
-    _of_process(),
+    key_column("engine_uid"),
+    key_column("process_uid"),
+    key_column("name"),
+    key_column("label"),
+    int_column("event_ns"),
+    int_column("value"),
+    text_column("reason"),
+    process_reference(),
     sqlite_with_rowid=False,
 )
 
 engine_event = Table(
     "engine_event",
     metadata,
-    _key("engine_uid"),
+    key_column("engine_uid"),
     Column("event_ns", BigInteger, primary_key=True, autoincrement=False),
-    _key("process_uid"),
-    _key("event"),
-    _text("model"),
+    key_column("process_uid"),
+    key_column("event"),
+    text_column("model"),
     Column("speculation", Integer, nullable=False),
     Column("config", JsonText, nullable=False),
-    _of_process(),
+    process_reference(),
 )
 
 request = Table(
     "request",
     metadata,
-    _of_engine(),
-    _key("uid"),
+    engine_key(),
+    key_column("uid"),
     Column("workspace", String, nullable=False),
-    _text("process_uid"),
-    _text("rid"),
-    _text("trace_id"),
-    _text("state"),
-    _text("kind"),
-    _text("model"),
-    _int("arrival_ns"),
-    _int("end_ns", None),
-    _int("last_received_ns"),
-    _int("prompt_tokens", None),
-    _int("output_tokens", None),
-    _int("cached_tokens", None),
-    _int("max_tokens", None),
-    _text("finish_reason"),
+    text_column("process_uid"),
+    text_column("rid"),
+    text_column("trace_id"),
+    text_column("state"),
+    text_column("kind"),
+    text_column("model"),
+    int_column("arrival_ns"),
+    int_column("end_ns", None),
+    int_column("last_received_ns"),
+    int_column("prompt_tokens", None),
+    int_column("output_tokens", None),
+    int_column("cached_tokens", None),
+    int_column("max_tokens", None),
+    text_column("finish_reason"),
     Column("temperature", Double, nullable=True),
     Column("queue_s", Double, nullable=True),
     Column("first_token_s", Double, nullable=True),
-    _int("verify_steps"),
-    _int("drafted_depth"),
-    _int("drafted_nodes"),
-    _int("accepted"),
-    _int("bonus"),
-    _int("committed"),
-    _int("zero_accept_steps"),
-    _int("overshoot_steps"),
-    _int("prefill_passes"),
+    int_column("verify_steps"),
+    int_column("drafted_depth"),
+    int_column("drafted_nodes"),
+    int_column("accepted"),
+    int_column("bonus"),
+    int_column("committed"),
+    int_column("zero_accept_steps"),
+    int_column("overshoot_steps"),
+    int_column("prefill_passes"),
     # The request's own ledger, packed; of the report that had seen the most (``boundaries_rank``).
     Column("boundaries", LargeBinary, nullable=True),
-    _int("boundaries_rank"),
+    int_column("boundaries_rank"),
     # Its boundaries that were crossed too seldom, as ``,draft.fc,draft.map,``.
-    _text("short"),
+    text_column("short"),
     Index("request_by_arrival", "workspace", "arrival_ns", "uid"),
     Index("request_by_engine", "engine_uid", "arrival_ns", "uid", "kind"),
     Index("request_by_uid", "workspace", "uid"),
@@ -207,28 +193,28 @@ request = Table(
 step_chunk = Table(
     "step_chunk",
     metadata,
-    _key("engine_uid"),
-    _key("uid"),
-    _key("process_uid"),
+    key_column("engine_uid"),
+    key_column("uid"),
+    key_column("process_uid"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    _int("first_step"),
-    _int("start_ns"),
-    _int("end_ns"),
+    int_column("first_step"),
+    int_column("start_ns"),
+    int_column("end_ns"),
     Column("steps", LargeBinary, nullable=False),
     Column("extends", LargeBinary, nullable=False),
-    _of_process(),
+    process_reference(),
     Index("step_chunk_by_end", "engine_uid", "end_ns"),
 )
 
 rollup_10s = Table(
     "rollup_10s",
     metadata,
-    _of_engine(),
-    _key("dimension"),
+    engine_key(),
+    key_column("dimension"),
     Column("bucket", BigInteger, primary_key=True, autoincrement=False),
-    _key("slice"),
+    key_column("slice"),
     Column("position", BigInteger, primary_key=True, autoincrement=False),
-    *(_int(name) for name in COUNT_FIELDS),
+    *(int_column(name) for name in COUNT_FIELDS),
     sqlite_with_rowid=False,
 )
 
@@ -236,10 +222,10 @@ rollup_10s = Table(
 rollup_applied = Table(
     "rollup_applied",
     metadata,
-    _key("engine_uid"),
-    _key("process_uid"),
+    key_column("engine_uid"),
+    key_column("process_uid"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    _of_process(),
+    process_reference(),
     sqlite_with_rowid=False,
 )
 
@@ -247,102 +233,28 @@ rollup_applied = Table(
 boundary_total = Table(
     "boundary_total",
     metadata,
-    _key("engine_uid"),
-    _key("process_uid"),
-    _key("boundary"),
-    _key("source"),
-    _key("mode"),
-    _int("expected", None),
-    _int("observed", None),
-    _of_process(),
+    key_column("engine_uid"),
+    key_column("process_uid"),
+    key_column("boundary"),
+    key_column("source"),
+    key_column("mode"),
+    int_column("expected", None),
+    int_column("observed", None),
+    process_reference(),
     sqlite_with_rowid=False,
 )
 
 boundary_count = Table(
     "boundary_count",
     metadata,
-    _key("engine_uid"),
-    _key("process_uid"),
-    _key("boundary"),
-    _key("source"),
-    _key("mode"),
+    key_column("engine_uid"),
+    key_column("process_uid"),
+    key_column("boundary"),
+    key_column("source"),
+    key_column("mode"),
     Column("bucket", BigInteger, primary_key=True, autoincrement=False),
-    _int("expected", None),
-    _int("observed", None),
-    _of_process(),
+    int_column("expected", None),
+    int_column("observed", None),
+    process_reference(),
     sqlite_with_rowid=False,
-)
-
-finding = Table(
-    "finding",
-    metadata,
-    Column("id", RowId, Identity(), primary_key=True),
-    Column("engine_uid", String, ForeignKey("engine.engine_uid", ondelete="CASCADE"), nullable=False),
-    _text("kind"),
-    _text("boundary"),
-    _text("fault_class"),
-    _text("severity"),
-    _text("confidence"),
-    _text("title"),
-    _text("sentence"),
-    _int("opened_ns"),
-    _int("last_seen_ns"),
-    _int("closed_ns", None),
-    Column("body", JsonText, nullable=False),
-    Index(
-        "finding_open",
-        "engine_uid",
-        "kind",
-        "boundary",
-        unique=True,
-        sqlite_where=text("closed_ns IS NULL"),
-        postgresql_where=text("closed_ns IS NULL"),
-    ),
-    Index("finding_by_engine", "engine_uid", "opened_ns"),
-)
-
-
-def _alert_columns() -> tuple[Column[str] | Column[int], ...]:
-    return (
-        _text("title"),
-        _text("state"),
-        _text("reason"),
-        _int("since_ns"),
-        _int("evaluated_ns"),
-    )
-
-
-alert_state = Table("alert_state", metadata, _of_engine(), _key("rule"), *_alert_columns())
-
-alert_event = Table(
-    "alert_event",
-    metadata,
-    Column("id", RowId, Identity(), primary_key=True),
-    Column("engine_uid", String, ForeignKey("engine.engine_uid", ondelete="CASCADE"), nullable=False),
-    _text("rule"),
-    *_alert_columns(),
-    Index("alert_event_by_engine", "engine_uid", "id"),
-)
-
-delivery = Table(
-    "delivery",
-    metadata,
-    Column("id", RowId, Identity(), primary_key=True),
-    Column("engine_uid", String, ForeignKey("engine.engine_uid", ondelete="CASCADE"), nullable=False),
-    _text("rule"),
-    _text("state"),
-    _text("target"),
-    _text("status"),
-    _int("attempts"),
-    _int("next_attempt_ns", None),
-    _text("error"),
-    _int("created_ns"),
-    Column("payload", JsonText, nullable=False),
-    Index("delivery_by_engine", "engine_uid", "id"),
-    Index(
-        "delivery_pending",
-        "next_attempt_ns",
-        sqlite_where=text("status = 'pending'"),
-        postgresql_where=text("status = 'pending'"),
-    ),
 )

@@ -1,0 +1,100 @@
+"""SQLite has no statistics of a young file: look-ups must take their index, not walk all of a workspace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from specscope_server.store import open_store
+from specscope_server.store.databases import database
+from specscope_server.store.model import RequestFilter
+from specscope_server.store.port import Store
+from sqlalchemy import Engine, event
+from storekit import facts
+
+Ask = Callable[[Store], object]
+
+
+@contextmanager
+def _asked() -> Generator[list[tuple[str, Any]], None, None]:
+    """Collect every query with its parameters."""
+    queries: list[tuple[str, Any]] = []
+
+    def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            queries.append((statement, parameters))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield queries
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def _plans(url: str, ask: Ask) -> list[str]:
+    """Return the steps of the plans of all queries that ``ask`` leads to."""
+    store = open_store(url)
+    store.write([facts.batch(facts.REPORT, facts.request(), facts.heartbeat())], facts.NOW)
+    with _asked() as queries:
+        ask(store)
+    store.close()
+    opened = database(url)
+    with opened.read() as connection:
+        steps = [
+            row[-1]
+            for statement, parameters in queries
+            for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+        ]
+    opened.close()
+    return steps
+
+
+def _listed(cursor: str | None = None, **where: Any) -> Ask:
+    return lambda store: store.requests(RequestFilter(**where), 10, cursor)
+
+
+def _detail(store: Store) -> object:
+    return store.request("default", "u0")
+
+
+def _evidence(store: Store) -> object:
+    return store.evidence(facts.ENGINE, facts.NOW, 60)
+
+
+def _series(store: Store) -> object:
+    return store.series("default", None, facts.ago(60), facts.NOW, 10)
+
+
+@pytest.mark.parametrize(
+    ("ask", "wanted"),
+    [
+        (_listed(), r"request_by_arrival \(workspace=\?\)"),
+        (_listed("MS8x"), r"request_by_arrival \(workspace=\? AND \(arrival_ns,uid\)<"),
+        (_listed(since=facts.NOW), r"request_by_arrival \(workspace=\? AND arrival_ns>"),
+        (_listed(rid="r"), r"request_by_rid \(workspace=\? AND rid=\?\)"),
+        (_listed(trace_id="t"), r"request_by_trace \(workspace=\? AND trace_id=\?\)"),
+        (_listed(text="r"), r"request_by_rid \(workspace=\? AND rid>\? AND rid<\?\)"),
+        (_listed(text="r"), r"request_by_trace \(workspace=\? AND trace_id>\? AND trace_id<\?\)"),
+        (_listed(text="r"), r"SEARCH request USING INDEX request_by_uid \(workspace=\? AND uid=\?\)"),
+        (_listed(engine_uid="e"), r"request_by_engine \(engine_uid=\?"),
+        (_listed(flag="unfinished"), r"request_running \(workspace=\?"),
+        (_listed(state="lost"), r"request_running \(workspace=\?"),
+        (_listed(flag="gap"), r"request_short \(workspace=\?"),
+        (_detail, r"request_by_uid \(workspace=\? AND uid=\?\)"),
+        (_detail, r"step_chunk USING INDEX \S+ \(engine_uid=\? AND uid=\?\)"),
+        (_evidence, r"boundary_count USING PRIMARY KEY \(engine_uid=\? AND .*mode=\? AND bucket<\?\)"),
+        (_evidence, r"step_chunk_by_end \(engine_uid=\? AND end_ns>\?\)"),
+        (_evidence, r"COVERING INDEX request_by_engine \(engine_uid=\? AND arrival_ns>\?\)"),
+        (
+            _series,
+            r"rollup_10s USING PRIMARY KEY \(engine_uid=\? AND dimension=\? AND bucket>\?",
+        ),
+    ],
+)
+def test_look_ups_take_their_index(sqlite_url: str, ask: Ask, wanted: str) -> None:
+    steps = _plans(sqlite_url, ask)
+    assert any(re.search(wanted, step) for step in steps), steps
+    assert [step for step in steps if re.match(r"SCAN (request|step_chunk|rollup|boundary)", step)] == []
