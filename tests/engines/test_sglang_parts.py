@@ -176,7 +176,7 @@ def test_every_count_of_a_pass_is_in_one_of_its_records() -> None:
         # Without a draft extend its expectations stay on the pass's own record: that is the gap.
         assert one.split(extend=False) == (dict(one.expected), dict(one.crossed))
         assert one.split(extend=True) == nothing
-        one.extend = Extend(after=kind, fed_width=384, dtype="float32", uids=("a",), hidden=(None,))
+        one.extend = Extend(t_ns=1, fed_width=384, dtype="float32", uids=("a",), hidden=(None,))
         own, extend = one.split(extend=False), one.split(extend=True)
         assert set(extend[0]) == passes.OF_EXTEND
         assert own[0] | extend[0] == dict(one.expected) and not own[0].keys() & extend[0].keys()

@@ -33,6 +33,8 @@ class Guard:
         self.name = name
         self.boundaries = boundaries
         self.armed = True
+        self.sound = True
+        """Whether no callback failed so far: only then does no call mean that there was none."""
         self._recorder = recorder
 
     def run(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -55,6 +57,7 @@ class Guard:
             self._recorder.ledger.disarm(boundary, reason[:REASON_CHARS])
 
     def _count(self, error: Exception) -> None:
+        self.sound = False
         try:
             if self._recorder.hook_failed(self.name, error):
                 self.disarm(f"hook {self.name} disarmed itself: {type(error).__name__}: {error}")

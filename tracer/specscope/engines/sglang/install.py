@@ -118,11 +118,13 @@ def path_hooks(loaded: Loaded, path: Path) -> list[Hook]:
     return found
 
 
-def install(hooks_wanted: list[Hook], recorder: Recorder) -> list[str]:
-    """Put the hooks whose functions are as we know them; return what could not be hooked, one text each.
+def install(hooks_wanted: list[Hook], recorder: Recorder) -> tuple[dict[str, Guard], list[str]]:
+    """Put the hooks whose functions are as we know them.
 
+    Returns the guards of these by function name, and what could not be hooked, one text each.
     A boundary is armed when every hook it depends on is in place, else disarmed with the reason.
     """
+    guards: dict[str, Guard] = {}
     refused: list[str] = []
     reasons: dict[str, str] = {}
     for hook in hooks_wanted:
@@ -132,6 +134,8 @@ def install(hooks_wanted: list[Hook], recorder: Recorder) -> list[str]:
             hooks.wrap(hook.owner, hook.attribute, guard, hook.before, hook.after)
             if not getattr(getattr(hook.owner, hook.attribute), hooks.MARK, False):
                 reason = f"{hook.attribute} could not be replaced"
+            else:
+                guards[hook.attribute] = guard
         for boundary in hook.boundaries:
             if reason:
                 reasons.setdefault(boundary, reason)
@@ -142,7 +146,7 @@ def install(hooks_wanted: list[Hook], recorder: Recorder) -> list[str]:
             recorder.ledger.disarm(boundary, reasons[boundary])
         else:
             recorder.ledger.arm(boundary)
-    return refused
+    return guards, refused
 
 
 def install_fc(loaded: Loaded, path: Path, recorder: Recorder) -> None:
@@ -152,9 +156,8 @@ def install_fc(loaded: Loaded, path: Path, recorder: Recorder) -> None:
         return
     if getattr(loaded.server_args, "enable_torch_compile", False):
         # A hook inside a compiled module could make its compilation fail; the widths tell enough.
-        path.fc_seen = False
         return
-    guard = Guard("fc", (c.DRAFT_FC,), recorder)
+    path.fc = guard = Guard("fc", (c.DRAFT_FC,), recorder)
 
     def ran(*_args: Any) -> None:
         guard.run(path.fc_ran)
@@ -165,12 +168,13 @@ def install_fc(loaded: Loaded, path: Path, recorder: Recorder) -> None:
 def start(loaded: Loaded, recorder: Recorder) -> Path | None:
     """Hook a scheduler. Returns the path's state, ``None`` where no speculative path is traced."""
     requests = Requests(recorder, dp=loaded.ranks.dp, emits=loaded.emits)
-    refused = install(request_hooks(loaded, requests), recorder)
+    _, refused = install(request_hooks(loaded, requests), recorder)
     path: Path | None = None
     if loaded.eagle3:
         path = Path(recorder, loaded, requests)
-        refused += install(path_hooks(loaded, path), recorder)
-        path.packing_seen = recorder.ledger.armed[c.AUX_CAPTURE].armed
+        guards, more = install(path_hooks(loaded, path), recorder)
+        refused += more
+        path.packing = guards.get("pack_aux_hidden_states")
         install_fc(loaded, path, recorder)
         if not loaded.needs_map:
             recorder.ledger.disarm(c.DRAFT_MAP, "the draft has the target's vocabulary and needs no map")

@@ -14,7 +14,7 @@ from typing import Final
 
 from specscope import convention as c
 from specscope.ledger import VERIFY, Contract, eagle3_contract
-from specscope.records import Crossing, DraftExtend, Expectation, HiddenStats, Ids
+from specscope.records import Crossing, DraftExtend, Expectation, HiddenStats, Ids, VerifyStep
 
 IN_TARGET: Final = "target"
 IN_PROPOSE: Final = "propose"
@@ -30,7 +30,7 @@ OF_EXTEND: Final = frozenset(
 class Extend:
     """Facts of the draft extend of one pass."""
 
-    after: str
+    t_ns: int
     fed_width: int
     dtype: str
     uids: tuple[str, ...]
@@ -67,6 +67,8 @@ class Pass:
     inside: str = IN_TARGET
     packed: int | None = None
     """Aux hidden states that the target packed; ``None``: its packing was not called."""
+    aux_states: int | None = None
+    fc_ran: int | None = None
     extend: Extend | None = None
     drafted: Drafted | None = None
     expected: Mapping[Expectation, int] = field(default_factory=dict[Expectation, int])
@@ -103,23 +105,43 @@ def contract(num_steps: int, has_fc: bool, has_map: bool) -> Contract:
     return Contract(full.prefill, {k: n for k, n in full.verify.items() if k[0] in still})
 
 
-def extend_record(
-    one: Pass, extend: Extend, *, t_ns: int, aux_states: int | None, fc_in: int | None, fc_ran: int | None
-) -> DraftExtend:
+def extend_record(one: Pass, extend: Extend, fc_in: int | None) -> DraftExtend:
     """Return the record of the draft extend of a pass that ended."""
     expected, crossed = one.split(extend=True)
     return DraftExtend(
-        t_ns=t_ns,
+        t_ns=extend.t_ns,
         step=one.step,
         after="verify" if one.kind == VERIFY else "prefill",
         mode=c.GRAPH if extend.graph else c.EAGER,
         uids=extend.uids,
         fed_width=extend.fed_width,
         dtype=extend.dtype,
-        aux_states=aux_states,
+        aux_states=one.aux_states,
         fc_in=fc_in,
-        fc_ran=fc_ran,
+        fc_ran=one.fc_ran,
         hidden=extend.hidden,
+        expected=expected,
+        crossed=crossed,
+    )
+
+
+def given_up(one: Pass) -> VerifyStep:
+    """Return the record of a verify pass that was never committed: its counts, and no row."""
+    expected, crossed = one.split(extend=False)
+    none: Ids = ()
+    return VerifyStep(
+        t_ns=one.t_ns,
+        step=one.step,
+        mode=c.GRAPH if one.drafted is not None and one.drafted.graph else c.EAGER,
+        batch_size=len(one.uids),
+        uids=(),
+        rows=none,
+        context=none,
+        drafted_depth=none,
+        drafted_nodes=none,
+        accepted=none,
+        bonus=none,
+        committed=none,
         expected=expected,
         crossed=crossed,
     )
