@@ -127,6 +127,10 @@ BAD_SPANS: dict[str, tuple[Span, str]] = {
     ),
     "config not JSON": (otlp.engine_span(**{c.ENGINE_CONFIG: "{"}), "is not JSON"),
     "config nested too deeply": (otlp.engine_span(**{c.ENGINE_CONFIG: "[" * 9999}), "is not JSON"),
+    "config deeper than answers can be": (
+        otlp.engine_span(**{c.ENGINE_CONFIG: '{"a":' * 300 + "1" + "}" * 300}),
+        "nested more than 64 deep",
+    ),
     "config a list": (otlp.engine_span(**{c.ENGINE_CONFIG: "[]"}), "JSON object"),
     "config huge": (otlp.engine_span(**{c.ENGINE_CONFIG: " " * 300_000}), "at most"),
     "event with NUL": (otlp.engine_span(**{c.ENGINE_EVENT: "sta\0rt"}), "cannot be printed"),

@@ -26,6 +26,8 @@ MAX_REASON: Final = 300
 """Characters of a reason; it may quote what a client sent."""
 MAX_CONFIG: Final = 256 << 10
 """Bytes of an engine's configuration as JSON text."""
+MAX_NESTING: Final = 64
+"""Objects and lists in one another in a configuration. Ours nest five; the API's JSON writer fails at 255."""
 
 HEX_32: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -64,16 +66,23 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 
-def clean_json(value: object) -> Any:
-    """Return decoded JSON with clean texts, and numbers that JSON cannot hold written as text."""
+def clean_json(value: object, depth: int = 0) -> Any:
+    """Return decoded JSON with clean texts, and numbers that JSON cannot hold written as text.
+
+    Raises:
+        ValueError: it is nested more than :data:`MAX_NESTING` deep.
+    """
+    if depth > MAX_NESTING:
+        raise ValueError(f"it is nested more than {MAX_NESTING} deep")
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, list):
-        return [clean_json(v) for v in cast("list[object]", value)]
+        return [clean_json(v, depth + 1) for v in cast("list[object]", value)]
     if isinstance(value, dict):
-        return {clean(str(k)): clean_json(v) for k, v in cast("dict[object, object]", value).items()}
+        items = cast("dict[object, object]", value).items()
+        return {clean(str(k)): clean_json(v, depth + 1) for k, v in items}
     return value
 
 
