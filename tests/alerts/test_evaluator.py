@@ -12,6 +12,7 @@ import pytest
 from alert_world import Clock, Engine, make_store
 from receivers import Receiver
 from specscope_server.alerts import Evaluator, TargetError
+from specscope_server.diagnosis import diagnose
 from specscope_server.store.model import AlertRow
 from specscope_server.store.port import Store
 
@@ -165,10 +166,13 @@ def test_an_engine_not_heard_for_a_day_stops_firing(store: Store, clock: Clock) 
     Engine(store, clock).bypassed()
     ((_, uid),) = [("default", e.engine_uid) for e in store.engines("default", clock.now)]
     store.set_alerts([AlertRow("silent_path", "Silent path", uid, "", "firing", "", clock(), clock())], [])
+    store.replace_findings(uid, diagnose(store.evidence(uid, clock(), 300)).findings, clock())
+    assert store.findings("default")
     clock.forward(timedelta(days=2).total_seconds())
     Evaluator(store, clock=clock).evaluate_now()
     assert states(store) == {"silent_path": "no data"}
     assert "for a day" in reasons(store)["silent_path"]
+    assert store.findings("default") == [], "a server that was off meanwhile closes them too"
 
 
 def test_one_engine_that_cannot_be_stored_leaves_the_others(

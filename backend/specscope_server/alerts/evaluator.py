@@ -148,11 +148,11 @@ class Evaluator:
             else:
                 self._say(f"engine {uid}", "")
         heard = {uid for _, uid in engines}
-        rows += [
-            forgotten(row, now)
-            for row in before.values()
-            if row.engine_uid not in heard and row.state != NO_DATA
-        ]
+        gone = [row for row in before.values() if row.engine_uid not in heard and row.state != NO_DATA]
+        for uid in sorted({row.engine_uid for row in gone}):
+            # While this server ran its findings were closed after an hour; this one ended while it did not.
+            self._store.replace_findings(uid, (), now)
+        rows += [forgotten(row, now) for row in gone]
         if rows:
             self._store.set_alerts(rows, deliveries)
         # Only once it is stored: an evaluation that was not must be repeated in full.
