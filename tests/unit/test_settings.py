@@ -84,6 +84,7 @@ def test_secrets_are_not_repeated() -> None:
 
 def test_the_servers_variables_are_not_ours_to_judge() -> None:
     assert read(ON | {"SPECSCOPE_DB": "sqlite:///x", "SPECSCOPE_PORT": "1"}).ignored == ()
+    assert read(ON | {"SPECSCOPE_SERVICE_HOST": "10.0.0.1", "SPECSCOPE_TRUSTED_HOSTS": "x"}).ignored == ()
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,9 @@ SDK_DISABLED: Final = "OTEL_SDK_DISABLED"
 ALL_VARIABLES: Final = (
     ENDPOINT, DETAIL, NAME, INSTANCE, WORKSPACE, ENVIRONMENT, HEADERS, QUEUE, BUFFER_MB, OFF,
 )  # fmt: skip
-SERVERS: Final = ("DB", "HOST", "PORT", "SERVER", "ALLOW", "NOTIFY")
-"""What the names of the server's variables go on with; the tracer says nothing of them."""
+SERVERS: Final = ("DB", "HOST", "PORT", "SERVER", "SERVICE", "ALLOW", "NOTIFY", "TRUSTED")
+"""What the names of the server's variables go on with, and of those that compose and Kubernetes (beside a
+service named ``specscope``) set for it; the tracer says nothing of them."""
 
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s]+@")
 
