@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 
@@ -9,6 +10,7 @@ import pytest
 from browsing import Served, Watched, serve, watched
 from fleet import fleet
 from playwright.sync_api import Browser, sync_playwright
+from scripts.checks import BROWSERS
 
 
 @pytest.fixture(scope="session")
@@ -29,10 +31,12 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    """Debian's Chromium, headless."""
+    """The Chromium that `make test` found or installed, headless."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    assert found, f"none of {', '.join(BROWSERS)} is installed; `make test` installs Debian's chromium"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium",
+            executable_path=found,
             args=[
                 "--headless",
                 "--no-sandbox",
