@@ -10,6 +10,7 @@ import pytest
 from browsing import Served, Watched, serve, watched
 from fleet import fleet
 from playwright.sync_api import Browser, sync_playwright
+
 from scripts.checks import BROWSERS
 
 
