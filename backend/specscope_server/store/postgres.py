@@ -29,7 +29,8 @@ def _engine(url: URL) -> Engine:
         pool_timeout=10,
         # One round trip finds connections that a restarted server has dropped, before a query fails on them.
         pool_pre_ping=True,
-        connect_args={"connect_timeout": 5, "application_name": "specscope"},
+        # In a database made under LANG=C (SQL_ASCII) psycopg would answer text as bytes.
+        connect_args={"connect_timeout": 5, "application_name": "specscope", "client_encoding": "utf8"},
     )
 
     @event.listens_for(engine, "connect")
