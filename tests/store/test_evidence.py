@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from specscope_server.diagnosis.model import Evidence, ExtendEvidence
 from specscope_server.store.model import BoundaryState, RequestTotals
+from specscope_server.store.extends import MAX_CHUNKS
 from specscope_server.store.port import Store
 from storekit import facts
 
@@ -138,10 +139,10 @@ def test_extends_are_grouped_and_each_pass_counts_once(store: Store) -> None:
 
 def test_only_the_newest_chunks_are_opened(store: Store) -> None:
     old = [facts.chunk("old", n, extends=[facts.extend(n)], end_ns=facts.ago_ns(50)) for n in range(50)]
-    new = [facts.chunk("new", n, extends=[facts.extend(100 + n)]) for n in range(190)]
+    new = [facts.chunk("new", n, extends=[facts.extend(100 + n)]) for n in range(MAX_CHUNKS - 10)]
     store.write([facts.batch(*old, *new, facts.chunk("none", steps=[facts.step(1)]))], facts.NOW)
     (found,) = _evidence(store).extends
-    assert found.passes == 200
+    assert found.passes == MAX_CHUNKS
 
 
 def test_damaged_extends_are_left_out_and_said_so(store: Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -123,3 +123,18 @@ def _batch(texts: list[str], number: float | None) -> Batch:
         workspace=three,
         role=four,
     )
+
+
+@pytest.mark.parametrize("text", ["\0", "a\0b"])
+def test_asking_for_a_nul_finds_nothing_or_is_refused_but_the_database_is_not_blamed(
+    store: Store, text: str
+) -> None:
+    for ask in (
+        lambda: store.engines(text, facts.ago(60)),
+        lambda: store.request("default", text),
+        lambda: store.requests(RequestFilter(text=text), 10).items,
+    ):
+        try:
+            assert not ask()
+        except Refused as error:
+            assert "refused a value" in str(error)

@@ -145,3 +145,9 @@ def test_hostile_rollups_are_refused(blob: bytes, message: str) -> None:
 
 def test_columns_of_a_later_version_are_ignored() -> None:
     assert rollup.unpack(packed(surprise=["x"])) == {("all", "", -1): Counts()}
+
+
+def test_more_rows_than_a_process_can_have_are_refused() -> None:
+    rows = {(ALL, "", position): rollup.Counts() for position in range(-1, rollup.MAX_ROWS)}
+    with pytest.raises(columns.CodecError, match=f"over the limit of {rollup.MAX_ROWS}"):
+        rollup.unpack(rollup.pack(rows))

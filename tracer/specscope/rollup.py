@@ -176,14 +176,18 @@ def pack(rows: dict[Key, Counts], *, codec: int | None = None) -> bytes:
     return columns.encode(packed, codec=codec)
 
 
+MAX_ROWS: Final = 4096
+"""Rows of one record; a second of a busy process has some hundreds."""
+
+
 def unpack(blob: bytes, *, max_raw: int = columns.MAX_RAW) -> dict[Key, Counts]:
     """Return the rows of a packed rollup. Unknown columns are ignored, so that new ones may be added.
 
     Raises:
         CodecError: the blob is damaged, a column is missing, a value absent or negative, a key doubled, or
-            its raw body is larger than ``max_raw`` bytes.
+            its raw body is larger than ``max_raw`` bytes, or it has more than :data:`MAX_ROWS` rows.
     """
-    decoded = columns.decode(blob, max_raw=max_raw)
+    decoded = columns.decode(blob, max_raw=max_raw, max_rows=MAX_ROWS)
     missing = [name for name in ROLLUP_COLUMNS if name not in decoded]
     if missing:
         raise columns.CodecError(f"rollup lacks the columns {missing}")

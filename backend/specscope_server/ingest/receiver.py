@@ -29,7 +29,7 @@ from specscope_server.ingest.refusal import Refusal
 from specscope_server.ingest.stats import IngestStats
 from specscope_server.ingest.values import Tally
 from specscope_server.store.model import Batch
-from specscope_server.store.port import Refused, Store, Unavailable
+from specscope_server.store.port import Refused, Store, StoreError, Unavailable
 
 DECODERS: Final = 1
 """Exports decoded at once. Hostile protobuf takes about 30 times its size in memory (measured: 8 MiB of
@@ -143,6 +143,9 @@ class Receiver:
             raise Refusal(503, f"not stored: {error}") from error
         except Refused as error:
             raise Refusal(400, f"not stored: {error}") from error
+        except StoreError as error:  # a database that is damaged may be restored: the client keeps its data
+            _log.error("could not store %d batches: %s", len(batches), error)
+            raise Refusal(503, "not stored: the database is broken, see the server's log") from error
         except Exception as error:
             _log.exception("could not store %d batches", len(batches))
             raise Refusal(500, "not stored: the server failed, see its log") from error

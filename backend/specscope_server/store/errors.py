@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from specscope_server.store.port import Refused, StoreError, Unavailable
@@ -49,6 +49,8 @@ def translate(error: SQLAlchemyError, place: str) -> StoreError:
     if isinstance(error.orig, sqlite3.Error):
         return _of_sqlite(error.orig, place)
     state, text = sqlstate(error), _first_line(error.orig)
+    if isinstance(error, DataError) and not state:  # psycopg itself, e.g. of a NUL in a text
+        return Refused(f"{place} refused a value: {text}")
     if error.connection_invalidated or not state or state[:2] in _TRANSIENT or state in _RETRY:
         return Unavailable(f"{place} cannot be used now: {text}; check that it runs and can be reached")
     if state[:2] in _REFUSED:

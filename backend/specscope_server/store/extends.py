@@ -13,7 +13,8 @@ from specscope_server.diagnosis.model import ExtendEvidence
 from specscope_server.store import schema
 
 log = logging.getLogger(__name__)
-MAX_CHUNKS = 200
+MAX_CHUNKS = 60
+"""Enough for the widths of every boundary; each engine is judged every two seconds."""
 _T = schema.step_chunk.c
 _Group = tuple[str, int, int, int, bool]
 

@@ -25,8 +25,6 @@ from specscope_server.store.values import (
 log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
-Increment = tuple[str, str, int]
-"""(engine uid, process uid, seq): what makes a rollup increment count once."""
 PROCESS_TEXTS = (
     *("role", "serving_role", "service_name", "engine_name"),
     *("engine_version", "tracer_version", "detail"),
