@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from specscope_server.diagnosis.model import Evidence, ExtendEvidence
-from specscope_server.store.model import BoundaryState, RequestTotals
 from specscope_server.store.extends import MAX_CHUNKS
+from specscope_server.store.model import BoundaryState, RequestTotals
 from specscope_server.store.port import Store
 from storekit import facts
 
