@@ -41,11 +41,6 @@ class SqlStore:
         self._database, self._clock = database, clock
 
     @property
-    def place(self) -> str:
-        """Say which database it is, without its password."""
-        return self._database.place
-
-    @property
     def capabilities(self) -> Capabilities:
         """Say what the database can do."""
         return self._database.capabilities
