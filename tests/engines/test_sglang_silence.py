@@ -24,7 +24,7 @@ from specscope.recorder import Recorder
 from specscope.records import Record, VerifyStep
 from specscope.settings import Settings
 
-BOUNDARIES = dict.fromkeys(c.BOUNDARIES, True)
+BOUNDARIES: dict[str, bool] = dict.fromkeys(c.BOUNDARIES, True)
 
 
 @pytest.fixture

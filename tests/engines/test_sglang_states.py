@@ -53,7 +53,12 @@ def test_health_checks_alone_are_told_apart(chain: ChainRun) -> None:
     kinds = Counter(one.attributes[c.REQUEST_KIND] for one in chain.told.requests.values())
     assert kinds[c.KIND_HEALTH_CHECK] == 3 and kinds[c.KIND_WARMUP] == 1
     # They ask for one token: each is a prefill pass, and no draft is expected to be verified.
-    assert told.ledger()[0][c.TARGET_VERIFY, ""] == chain.at_start.ledger()[0][c.TARGET_VERIFY, ""]
+    for rid, one in chain.told.requests.items():
+        if rid.startswith("HEALTH_CHECK"):
+            assert (one.steps, one.attributes[c.REQUEST_PREFILLS]) == ([], 1)
+            assert (c.TARGET_VERIFY, "") not in one.expected
+    (warmup,) = chain.at_start.requests
+    assert told.ledger()[0][c.TARGET_VERIFY, ""] == len(chain.told.requests[warmup].steps)
 
 
 def test_every_request_is_counted_once(chain: ChainRun) -> None:
