@@ -35,8 +35,8 @@ def test_labels_tell_addresses_of_one_host_apart() -> None:
         ("webhook+https://host:s3cr3t/x", "number for the port"),
         ("webhook+ftp://host/s3cr3t", "apprise does not take"),
         ("slack://s3cr3t", "apprise does not take"),
-        ("s3cr3t", "apprise does not take"),
-        ("", "apprise does not take"),
+        ("s3cr3t", "starts with scheme://"),
+        ("", "starts with scheme://"),
     ],
 )
 def test_what_cannot_be_sent_to_is_refused_without_repeating_it(url: str, message: str) -> None:

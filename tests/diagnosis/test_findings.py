@@ -48,7 +48,7 @@ class TestFcBypassed:
         assert "use_aux_hidden_state to true" in root.fix
         assert root.next_check.startswith("grep -n -A4 eagle_config models/tiny/draft/config.json ")
         assert symptom.confidence == "observation"
-        assert "follows from the finding above" in symptom.sentence
+        assert "follows from another finding" in symptom.sentence
         assert said.state.word == "faulty"
         assert said.state.reason == root.sentence
 

@@ -73,9 +73,14 @@ def parse_target(url: str) -> Target:
             f"a {scheme}:// address is ambiguous: write {WEBHOOK}{scheme}://… to have SpecScope's JSON posted"
             " there, or the service's apprise URL (https://github.com/caronc/apprise/wiki)"
         )
-    if "://" not in url or apprise().Apprise.instantiate(url) is None:
+    if "://" not in url:
         raise TargetError(
-            f"apprise does not take this {scheme if '://' in url else ''!r} address: check it against"
+            f"an address to notify starts with scheme://, this one does not: give {WEBHOOK}https://… or an"
+            " apprise URL (https://github.com/caronc/apprise/wiki)"
+        )
+    if apprise().Apprise.instantiate(url) is None:
+        raise TargetError(
+            f"apprise does not take this {scheme!r} address: check it against"
             " https://github.com/caronc/apprise/wiki, or post to a webhook+https:// address"
         )
     # In many apprise URLs the host itself is a token, so nothing but the service's name is shown.

@@ -86,7 +86,7 @@ def _finding(evidence: Evidence, counts: Counts, test: sprt.Verdict, roots: tupl
         " work and brings practically nothing."
     )
     if root is not None:
-        because = f" This follows from the finding above: {root.title.lower()}."
+        because = f" This follows from another finding: {root.title.lower()}."
         title = "Zero acceptance, a consequence"
         check, fix = root.next_check, f"Fix the cause first: {root.fix}"
     else:
