@@ -136,6 +136,11 @@ def test_detail_level_summary_says_what_is_missing_and_how_to_get_it(
     assert "SPECSCOPE_DETAIL=steps" in text
 
 
+def test_token_ids_that_were_not_recorded_are_said_to_be_so(client: httpx.Client, served: Served) -> None:
+    text = client.get(served.request("three-thousand")).text
+    assert "Token ids are not recorded at detail level steps: set SPECSCOPE_DETAIL=tokens" in text
+
+
 def test_a_workspace_sees_its_own_and_keeps_its_name_in_links(client: httpx.Client, served: Served) -> None:
     assert "elsewhere" not in client.get("/").text
     path = served.engine("elsewhere")

@@ -125,6 +125,10 @@ def test_an_engine_that_is_killed_has_its_last_records_delivered(receiver: Recei
     process, hello = spawn(receiver.endpoint, "serve")
     uid = traffic.uid("served")
     eventually(lambda: len(receiver.received.steps(uid)) > 100, "steps arrive")
+    verified = (c.TARGET_VERIFY, c.NO_SOURCE)
+    eventually(
+        lambda: verified in receiver.received.points(c.METRIC_EXPECTED), "a beat with the ledger arrives"
+    )
     process.send_signal(signal.SIGSTOP)  # so that the last beat and the last records are both over
     time.sleep(0.3)
     process.kill()
@@ -136,7 +140,7 @@ def test_an_engine_that_is_killed_has_its_last_records_delivered(receiver: Recei
     assert last is not None
     assert last.attributes[c.REQUEST_STATE] == c.STATE_RUNNING
     assert last.attributes[c.REQUEST_VERIFY_STEPS] == len(steps)
-    beat = receiver.received.points(c.METRIC_EXPECTED)[c.TARGET_VERIFY, c.NO_SOURCE]
+    beat = receiver.received.points(c.METRIC_EXPECTED)[verified]
     assert beat <= len(steps)  # nothing that the ledger counted before the last beat is missing
 
 
@@ -237,6 +241,7 @@ def test_a_batch_whose_answer_was_lost_is_sent_again_with_the_same_ids(
     spawn(receiver.endpoint, "burst", "10")
     uid = traffic.uid("burst")
     eventually(lambda: len(receiver.received.steps(uid)) == 10, "steps arrive")
+    eventually(lambda: len(receiver.received.spans(c.SPAN_ENGINE)) > 1, "the batch comes again")
     (engine, again, *_) = receiver.received.spans(c.SPAN_ENGINE)
     assert engine == again
 

@@ -32,6 +32,14 @@ ID_FACTS: Final[Mapping[str, str]] = {
     "ids_repeats_last": "first draft repeats the last token",
 }
 
+TOKEN_LISTS: Final[Mapping[str, str]] = {
+    "draft_tokens": "drafted ids",
+    "parents": "parent of each draft",
+    "accepted_path": "accepted drafts",
+    "output_ids": "committed ids",
+}
+"""Lists that a step has at detail level ``tokens``; parents and path are indices of drafts, -1 the root."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
@@ -75,6 +83,7 @@ class RequestPage:
     figure: Figure | None
     steps: tuple[StepRow, ...]
     id_facts: tuple[tuple[str, str], ...]
+    token_lists: tuple[tuple[str, str], ...]
     trees: bool
     first: int
     end: int
@@ -114,9 +123,8 @@ def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | N
         facts=_facts(request),
         figure=verify_steps(bars) if bars else None,
         steps=tuple(rows),
-        id_facts=tuple(
-            (n, label) for n, label in ID_FACTS.items() if any(r.values.get(n) is not None for r in rows)
-        ),
+        id_facts=_recorded_in(rows, ID_FACTS),
+        token_lists=_recorded_in(rows, TOKEN_LISTS),
         trees=any(r.values.get("drafted_nodes") != r.values.get("drafted_depth") for r in rows),
         first=first,
         end=end,
@@ -130,6 +138,10 @@ def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | N
         extends=detail.extends,
         no_steps=_why_no_steps(request),
     )
+
+
+def _recorded_in(rows: Sequence[StepRow], names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((n, label) for n, label in names.items() if any(r.values.get(n) is not None for r in rows))
 
 
 def _numbers(request: RequestRow) -> tuple[Stat, ...]:
