@@ -48,9 +48,13 @@ def test_no_receiver_and_nonsense_settings_do_not_matter(tmp_path: Path) -> None
         assert any("tracing EAGLE3 at detail steps" in line for line in others)
         # A receiver that comes late hears what was lost meanwhile.
         receiver = Receiver(port)
-        told = receiver.wait("a heartbeat", lambda t: t.metric(c.METRIC_EXPORT_FAILURES) > 0)
+        told = receiver.wait(
+            "a heartbeat that counts all six requests",
+            lambda t: (
+                t.metric(c.METRIC_EXPORT_FAILURES) > 0 and t.metric(c.METRIC_REQUESTS, kind="user") == 6
+            ),
+        )
         assert told.metric(c.METRIC_DROPPED) > 0
-        assert told.metric(c.METRIC_REQUESTS, kind="user") == 6
         receiver.close()
 
 

@@ -14,7 +14,8 @@ from playwright.sync_api import Browser, sync_playwright
 from scripts.checks import BROWSERS
 
 
-@pytest.fixture(scope="session")
+# A module each: the fleet's health checks are news for five minutes, which one module's tests stay within.
+@pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The server with a fleet in every state, once its findings and rule states are there."""
     with serve(tmp_path_factory.mktemp("web") / "fleet.db", fleet()) as running:
