@@ -48,6 +48,13 @@ def test_not_a_database(tmp_path: Path, act: Act) -> None:
     assert place.read_text().startswith("Dear diary")
 
 
+def test_check_of_a_missing_file_says_so_and_makes_none(tmp_path: Path) -> None:
+    missing = tmp_path / "none.db"
+    with pytest.raises(StoreError, match=r"none\.db is not there; name another with --db"):
+        check(str(missing))
+    assert not missing.exists()
+
+
 def test_a_damaged_file_is_found_by_check(tmp_path: Path) -> None:
     place = tmp_path / "store.db"
     store = open_store(str(place))

@@ -16,6 +16,7 @@ from specscope_server.store import schema
 from specscope_server.store.database import Database
 from specscope_server.store.databases import database
 from specscope_server.store.port import StoreError
+from specscope_server.store.where import parse, where
 
 VERSION_TABLE = "specscope_version"
 """Not Alembic's default, which another program in the same PostgreSQL database may use."""
@@ -102,6 +103,11 @@ def check(url: str) -> str:
     Raises:
         StoreError: it is not; the message says what is wrong and what to do.
     """
+    place = parse(url)
+    # SQLite would make the missing file by opening it.
+    file = Path(place.database or "")
+    if place.get_backend_name() == "sqlite" and file.parent.is_dir() and not file.exists():
+        raise StoreError(f"{where(place)} is not there; name another with --db, or run: specscope db upgrade")
     target = database(url)
     try:
         with target.read() as connection:
