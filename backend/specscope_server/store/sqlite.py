@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -27,8 +28,6 @@ def _writer_pragmas(connection: sqlite3.Connection) -> None:
     for pragma in (
         # Wait for another process (a backup, the sqlite3 shell) instead of failing at once.
         f"busy_timeout = {BUSY_MS}",
-        # Readers go on while the writer commits; kept in the file, so set once but harmless again.
-        "journal_mode = WAL",
         # An acknowledged record survives power loss: FULL syncs the log at each commit, NORMAL does not.
         "synchronous = FULL",
         # SQLite does not check REFERENCES unless told, per connection.
@@ -37,6 +36,25 @@ def _writer_pragmas(connection: sqlite3.Connection) -> None:
         "journal_size_limit = 67108864",
     ):
         connection.execute(f"PRAGMA {pragma}")
+    _use_wal(connection)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Let readers go on while the writer commits; kept in the file, so set once but harmless again.
+
+    Of two that open a new file at once SQLite may answer one BUSY without waiting: both hold a read lock
+    that the other's switch needs gone. A repetition finds the switch made.
+    """
+    until = time.monotonic() + BUSY_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _reader_pragmas(connection: sqlite3.Connection) -> None:
