@@ -21,7 +21,7 @@ NAMES = {
 COLUMNS = {*chunks.STEP_COLUMNS, *chunks.EXTEND_COLUMNS, *chunks.BOUNDARY_COLUMNS, *rollup.ROLLUP_COLUMNS}
 REASONS = {
     pump.QUEUE_FULL, pump.EXPORTER_LOST, pump.EXPORTER_DEAD, pump.NOT_PLAIN,
-    pipeline.BROKEN, pipeline.EVICTED, sender.BUFFER_FULL, sender.REJECTED,
+    pipeline.BROKEN, pipeline.EVICTED, sender.BUFFER_FULL, sender.REJECTED, sender.RECEIVER_ERROR,
 }  # fmt: skip
 
 

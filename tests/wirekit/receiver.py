@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -121,6 +122,10 @@ class Receiver:
         self.received = Received()
         self.answer: Callable[[str, Any], int] = lambda _path, _message: 200
         self.refuse_spans = 0
+        self.endless = False
+        """Answers never end."""
+        self.retry_after = ""
+        """Value of the header of that name in answers that are no success."""
         self.delay_s = 0.0
         self.released = threading.Event()
         """Ends the delay of answers under way."""
@@ -152,9 +157,21 @@ class Receiver:
                         response = ExportTraceServiceResponse(partial_success=partial).SerializeToString()
                 self.send_response(status)
                 self.send_header("content-type", "application/x-protobuf")
+                if receiver.endless:
+                    self.close_connection = True
+                    self.end_headers()
+                    self._pour()
+                    return
                 self.send_header("content-length", str(len(response)))
+                if status >= 400 and receiver.retry_after:
+                    self.send_header("retry-after", receiver.retry_after)
                 self.end_headers()
                 self.wfile.write(response)
+
+            def _pour(self) -> None:
+                with suppress(OSError):  # the exporter hangs up
+                    while True:
+                        self.wfile.write(bytes(4096))
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass

@@ -12,6 +12,7 @@ import ipaddress
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -30,8 +31,15 @@ CONNECT_S: Final = 3.0
 READ_S: Final = 10.0
 """Seconds between two bytes of an answer; a receiver that commits to disk answers in milliseconds."""
 
+ANSWER_S: Final = 30.0
+ANSWER_BYTES: Final = 64 << 10
+"""An answer is read for so long and so far: one that trickles or does not end must not hold the thread."""
+RETRY_AFTER_S: Final = 30.0
+"""Longest wait that a receiver may ask for: heartbeats must go on, and our buffer is small."""
+
+_TOO_LARGE: Final = 413
 # What a repetition of the same bytes cannot mend (OTLP/HTTP: 400; 413 and 422 by proxies and servers).
-_REJECTED: Final = frozenset({400, 413, 422})
+_REJECTED: Final = frozenset({400, _TOO_LARGE, 422})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,12 @@ class Answer:
     """There is a receiver, whatever it said."""
     rejected: bool = False
     """The receiver will never take these bytes."""
+    slow: bool = False
+    """It may answer, and took longer than we wait: fewer bytes may do."""
+    too_large: bool = False
+    """It would take fewer of them."""
+    retry_after_s: float = 0.0
+    """Seconds that it asks us to wait (``Retry-After``), at most :data:`RETRY_AFTER_S`."""
     refused_spans: int = 0
     """Spans that it did not take although it took the request (OTLP partial success)."""
 
@@ -68,18 +82,49 @@ class _Session(requests.Session):
         read = READ_S
         if self.deadline is not None:
             read = min(READ_S, max(0.1, self.deadline - time.monotonic()))
-        kwargs |= {"timeout": (min(CONNECT_S, read), read), "allow_redirects": False}
+        kwargs |= {"timeout": (min(CONNECT_S, read), read), "allow_redirects": False, "stream": True}
         try:
             response = super().request(*args, **kwargs)
+            _read(response)
         except requests.exceptions.RequestException as error:
-            self.answer = Answer(type(error).__name__, answered=False)
+            slow = isinstance(error, requests.exceptions.ReadTimeout)
+            self.answer = Answer(type(error).__name__, answered=False, slow=slow)
             raise _NotTaken(str(error)) from error
         if not 200 <= response.status_code < 300:
             why = f"HTTP {response.status_code} {response.reason or ''}".strip()
-            self.answer = Answer(why, rejected=response.status_code in _REJECTED)
+            self.answer = Answer(
+                why,
+                rejected=response.status_code in _REJECTED,
+                too_large=response.status_code == _TOO_LARGE,
+                retry_after_s=retry_after(response.headers.get("Retry-After", "")),
+            )
             raise _NotTaken(why)
         self.answer = Answer(refused_spans=_refused(response.content))
         return response
+
+
+def _read(response: requests.Response) -> None:
+    """Read the answer, as far as it may go; the SDK's exporter then finds it in place."""
+    body = bytearray()
+    deadline = time.monotonic() + ANSWER_S
+    for part in response.iter_content(4096):
+        body += part
+        if len(body) > ANSWER_BYTES or time.monotonic() > deadline:
+            response.close()  # the rest of it is nothing that we know
+            break
+    response._content = bytes(body)  # pyright: ignore[reportPrivateUsage] - requests has no other way
+
+
+def retry_after(text: str) -> float:
+    """Return the seconds that a ``Retry-After`` header asks for, as a number or a date; 0.0: it does not."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(text).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return 0.0
+    return min(seconds, RETRY_AFTER_S) if seconds > 0 else 0.0  # NaN is not above 0 either
 
 
 def _refused(body: bytes) -> int:
