@@ -45,6 +45,8 @@ class Variant:
     """Keys merged into the draft's ``config.json``; objects are merged key by key."""
     dropped_tensors: tuple[str, ...] = ()
     """Tensors left out of the draft's ``model.safetensors``."""
+    renamed_tensors: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Tensors stored there under another name."""
 
 
 _ALL = (
@@ -77,6 +79,16 @@ _ALL = (
         ),
         dropped_tensors=("d2t",),
     ),
+    Variant(
+        name="lost-weights",
+        fault_class="F08",
+        effect=(
+            "A conversion has renamed one tensor and lost another. SGLang drops the unknown name and leaves "
+            "the attention's output projection, and the keys' part of its input, as they were made."
+        ),
+        dropped_tensors=("midlayer.self_attn.k_proj.weight",),
+        renamed_tensors={"midlayer.self_attn.o_proj.weight": "midlayer.self_attn.out_proj.weight"},
+    ),
 )
 
 VARIANTS: Mapping[str, Variant] = {variant.name: variant for variant in _ALL}
@@ -89,7 +101,7 @@ def write_variant(name: str, destination: Path, source: Path = TINY_DRAFT) -> Pa
     An existing `destination` is replaced when it holds a draft written earlier and
     refused when it holds anything else. `source` is never changed.
 
-    Raises VariantError: unknown name, `source` without a checkpoint, a tensor to drop
+    Raises VariantError: unknown name, `source` without a checkpoint, a tensor to change
     that is not there, or a `destination` that is not ours to replace.
     """
     variant = VARIANTS.get(name)
@@ -106,8 +118,8 @@ def write_variant(name: str, destination: Path, source: Path = TINY_DRAFT) -> Pa
     config = json.loads((source / CONFIG).read_text(encoding="utf-8"))
     text = json.dumps(_merged(config, variant.config), indent=2) + "\n"
     (destination / CONFIG).write_text(text, encoding="utf-8")
-    if variant.dropped_tensors:
-        _drop_tensors(source / WEIGHTS, destination / WEIGHTS, variant.dropped_tensors)
+    if variant.dropped_tensors or variant.renamed_tensors:
+        _change_tensors(source / WEIGHTS, destination / WEIGHTS, variant)
     return destination
 
 
@@ -144,8 +156,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], bytes]:
     return json.loads(raw[8 : 8 + length]), raw[8 + length :]
 
 
-def _drop_tensors(source: Path, destination: Path, names: tuple[str, ...]) -> None:
+def _change_tensors(source: Path, destination: Path, variant: Variant) -> None:
     header, data = read_tensors(source)
+    names = (*variant.dropped_tensors, *variant.renamed_tensors)
     absent = [name for name in names if name not in header]
     if absent:
         known = ", ".join(sorted(header))
@@ -154,14 +167,14 @@ def _drop_tensors(source: Path, destination: Path, names: tuple[str, ...]) -> No
     blocks: list[bytes] = []
     offset = 0
     for name, entry in header.items():
-        if name in names:
+        if name in variant.dropped_tensors:
             continue
         if name != "__metadata__":
             start, end = entry["data_offsets"]
             blocks.append(data[start:end])
             entry = {**entry, "data_offsets": [offset, offset + end - start]}
             offset += end - start
-        kept[name] = entry
+        kept[variant.renamed_tensors.get(name, name)] = entry
     text = json.dumps(kept, separators=(",", ":")).encode()
     text += b" " * (
         -len(text) % 8

@@ -54,6 +54,13 @@ def test_a_lost_map_leaves_every_other_tensor_as_it_was(tmp_path: Path) -> None:
     assert ends[-1][1] == len(data)
 
 
+def test_lost_weights_are_one_renamed_and_one_gone(tmp_path: Path) -> None:
+    healthy, faulty = _tensors(TINY_DRAFT), _tensors(write_variant("lost-weights", tmp_path / "draft"))
+    del healthy["midlayer.self_attn.k_proj.weight"]
+    healthy["midlayer.self_attn.out_proj.weight"] = healthy.pop("midlayer.self_attn.o_proj.weight")
+    assert faulty == healthy
+
+
 def test_an_object_in_the_configuration_is_merged_key_by_key(tmp_path: Path) -> None:
     source = write_variant("wrong-layers", tmp_path / "source")
     written = write_variant("seed-fault", tmp_path / "draft", source)
