@@ -30,6 +30,26 @@ def test_one_collection_is_one_heartbeat() -> None:
     assert (beat.queued, beat.export_failures, beat.engine_thread_ns, beat.speculation) == (5, 4, 77, True)
 
 
+@pytest.mark.parametrize(
+    ("value", "told", "kept"),
+    [
+        (0, c.ARMING_MISSING, c.ARMING_MISSING),
+        (0, c.ARMING_OFF, c.ARMING_OFF),
+        (1, c.ARMING_ARMED, c.ARMING_ARMED),
+        (1, None, c.ARMING_ARMED),  # a tracer that sends no word yet
+        (0, None, ""),
+        (0, c.ARMING_ARMED, ""),  # the value decides
+        (0, "haunted", ""),  # a newer tracer's
+    ],
+)
+def test_why_a_boundary_is_not_armed(value: int, told: str | None, kept: str) -> None:
+    labels = {c.LABEL_BOUNDARY: c.DRAFT_FC} | ({} if told is None else {c.LABEL_ARMING: told})
+    [batch], tally = metrics.batches_of(otlp.metrics(otlp.gauge(c.METRIC_ARMED, otlp.point(value, labels))))
+    [beat] = batch.heartbeats
+    assert (beat.armed, beat.arming) == ({c.DRAFT_FC: (value == 1, "")}, {c.DRAFT_FC: kept})
+    assert tally.rejected == 0
+
+
 def test_what_was_not_told_stays_unknown() -> None:
     [batch], _ = metrics.batches_of(otlp.metrics(otlp.gauge(c.METRIC_QUEUED, otlp.point(0))))
     [beat] = batch.heartbeats

@@ -100,8 +100,8 @@ def test_own_boundaries_with_what_the_process_can_see(store: Store) -> None:
     armed = {"draft.fc": (True, ""), "draft.map": (False, "no such symbol"), "draft.forward": (True, "")}
     store.write([facts.batch(facts.request(boundaries=blob), facts.heartbeat(armed=armed))], facts.NOW)
     assert _detail(store).boundaries == (
-        BoundaryState("draft.fc", "target_fed", 3, {"graph": 1}, True),
-        BoundaryState("draft.forward", "self_fed", 0, {"eager": 5}, True),
+        BoundaryState("draft.fc", "target_fed", 3, {"graph": 1}, True, arming="armed"),
+        BoundaryState("draft.forward", "self_fed", 0, {"eager": 5}, True, arming="armed"),
         BoundaryState("draft.map", "", 2, {}, False, "no such symbol"),
     )
 

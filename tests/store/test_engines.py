@@ -123,12 +123,12 @@ def test_ledger_in_the_order_of_the_path(store: Store) -> None:
     store.write([facts.batch(facts.heartbeat(boundaries=boundaries, armed=armed))], facts.NOW)
     ledger = _only(store).ledger
     assert ledger == (
-        BoundaryState("draft.fc", "target_fed", 5, {"eager": 1, "graph": 2}, True),
-        BoundaryState("draft.forward", "self_fed", 8, {"graph": 8}, True),
-        BoundaryState("draft.forward", "target_fed", 4, {"graph": 4}, True),
+        BoundaryState("draft.fc", "target_fed", 5, {"eager": 1, "graph": 2}, True, arming="armed"),
+        BoundaryState("draft.forward", "self_fed", 8, {"graph": 8}, True, arming="armed"),
+        BoundaryState("draft.forward", "target_fed", 4, {"graph": 4}, True, arming="armed"),
         BoundaryState("draft.map", "", 0, {}, False, "the draft shares the target's vocabulary"),
-        BoundaryState("target.verify", "", 0, {}, True),
-        BoundaryState("engine.commit", "", 4, {"eager": 4}, True),
+        BoundaryState("target.verify", "", 0, {}, True, arming="armed"),
+        BoundaryState("engine.commit", "", 4, {"eager": 4}, True, arming="armed"),
     )
     assert ledger[0].observed_total == 3
 
@@ -141,9 +141,32 @@ def test_a_blind_process_makes_no_gap(store: Store) -> None:
     store.write([facts.batch(blind, process_uid="p1", tp=1)], facts.NOW)
     assert _only(store).ledger == (
         BoundaryState(
-            "draft.fc", "target_fed", 5, {"eager": 5}, True, "not seen in 1 of 2 processes: symbol missing"
+            "draft.fc",
+            "target_fed",
+            5,
+            {"eager": 5},
+            True,
+            "not seen in 1 of 2 processes: symbol missing",
+            "armed",
         ),
     )
+
+
+def test_why_a_boundary_is_not_armed_is_kept(store: Store) -> None:
+    reasons = {
+        "draft.fc": "missing",
+        "draft.map": "off",
+        "target.verify": "failed",
+        "draft.propose": "changed",
+        "engine.commit": "",
+    }
+    armed = {name: (False, f"why {name}") for name in reasons} | {"draft.forward": (True, "")}
+    told = facts.heartbeat(armed=armed, arming=reasons | {"draft.forward": "armed"})
+    store.write([facts.batch(told)], facts.NOW)
+    found = {line.boundary: (line.arming, line.armed, line.reason) for line in _only(store).ledger}
+    assert found == {name: (state, False, f"why {name}") for name, state in reasons.items()} | {
+        "draft.forward": ("armed", True, "")
+    }
 
 
 def test_boundaries_of_which_nothing_is_said_are_not_armed(store: Store) -> None:

@@ -27,7 +27,7 @@ def _beat(seconds_ago: float, expected: int, observed: int):
 
 
 def _fc(expected: int, observed: int) -> tuple[BoundaryState, ...]:
-    return (BoundaryState("draft.fc", "target_fed", expected, {"eager": observed}, True),)
+    return (BoundaryState("draft.fc", "target_fed", expected, {"eager": observed}, True, arming="armed"),)
 
 
 def test_no_such_engine(store: Store) -> None:

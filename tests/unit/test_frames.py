@@ -53,7 +53,7 @@ def test_hello_beat_and_ack_come_back_equal() -> None:
         Anchor(1, 2),
         {("b", ""): 1},
         {("b", "", "eager"): 1},
-        {"b": (False, "why")},
+        {"b": ("missing", "why")},
         {"user": 1},
         {},
         2,

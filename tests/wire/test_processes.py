@@ -117,7 +117,10 @@ def test_an_idle_engine_has_a_heartbeat(receiver: Receiver) -> None:
 
     eventually(beating, "three heartbeats")
     assert abs(max(beats) - time.time()) < 60
-    assert receiver.received.points(c.METRIC_ARMED) == {(c.DRAFT_FC,): 1, (c.DRAFT_MAP, "no map"): 0}
+    assert receiver.received.points(c.METRIC_ARMED) == {
+        (c.DRAFT_FC, c.ARMING_ARMED): 1,
+        (c.DRAFT_MAP, c.ARMING_OFF, "no map"): 0,
+    }
     found.close()
 
 

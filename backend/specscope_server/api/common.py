@@ -121,6 +121,11 @@ class BoundaryModel(Model):
     observed_by_mode: dict[str, int] = Field(description="Crossings seen, by eager, graph, derived.")
     armed: bool = Field(description="False: nothing can be said about this boundary, for the reason given.")
     reason: str = Field(description="Why it is not armed; empty where it is.")
+    arming: str = Field(
+        description="State of the tracer's hooks: armed, missing (the engine version has no such function), "
+        "changed (it has one with other parameters), failed (the hook disarmed itself), off (nothing to see "
+        "here), or empty: not told."
+    )
 
     @classmethod
     def of(cls, state: BoundaryState) -> BoundaryModel:
@@ -133,6 +138,7 @@ class BoundaryModel(Model):
             observed_by_mode=dict(state.observed),
             armed=state.armed,
             reason=state.reason,
+            arming=state.arming,
         )
 
 

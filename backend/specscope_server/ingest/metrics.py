@@ -45,6 +45,7 @@ class Beat:
     heartbeat_ns: int | None = None
     boundaries: list[BoundaryTotal] = field(default_factory=list[BoundaryTotal])
     armed: dict[str, tuple[bool, str]] = field(default_factory=dict[str, tuple[bool, str]])
+    arming: dict[str, str] = field(default_factory=dict[str, str])
     requests: dict[str, int] = field(default_factory=dict[str, int])
     dropped: dict[str, int] = field(default_factory=dict[str, int])
     hook_errors: dict[str, int] = field(default_factory=dict[str, int])
@@ -59,6 +60,7 @@ class Beat:
             event_ns=self.heartbeat_ns or self.point_ns,
             boundaries=tuple(self.boundaries),
             armed=self.armed,
+            arming=self.arming,
             requests=self.requests,
             dropped=self.dropped,
             hook_errors=self.hook_errors,
@@ -192,9 +194,16 @@ def _observed(point: NumberDataPoint, labels: Attributes) -> Reading:
 
 def _armed(point: NumberDataPoint, labels: Attributes) -> Reading:
     boundary = labels.name(c.LABEL_BOUNDARY)
-    state = (_switch(point), labels.text(c.LABEL_REASON))
+    armed, reason = _switch(point), labels.text(c.LABEL_REASON)
+    told = labels.text(c.LABEL_ARMING, limit=MAX_NAME)
+    # The value decides. A word that does not fit it, or that only a newer tracer knows, says nothing.
+    state = c.ARMING_ARMED if armed else told if told in c.ARMINGS and told != c.ARMING_ARMED else ""
+
+    def put(beat: Beat) -> None:
+        beat.armed[boundary], beat.arming[boundary] = (armed, reason), state
+
     # The reason is a label, so a boundary that disarmed may be told twice in one collection: once as it was.
-    return (boundary, state[1]), lambda beat: beat.armed.__setitem__(boundary, state)
+    return (boundary, told, reason), put
 
 
 def _requests(point: NumberDataPoint, labels: Attributes) -> Reading:

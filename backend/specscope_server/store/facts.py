@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, Select, Table, and_, func, select
 from specscope_server.store import rows as names
 from specscope_server.store import schema
 from specscope_server.store.model import ProcessRow
-from specscope_server.store.states import Armed
+from specscope_server.store.states import Armed, arming
 from specscope_server.store.values import from_ns
 
 
@@ -37,7 +37,7 @@ class StoredProcess:
     @property
     def armed(self) -> Armed:
         """Return which boundaries it can see, and why not."""
-        return {name: (bool(value), why) for name, (value, why, _) in self.gauges[names.ARMED].items()}
+        return {name: arming(value, why) for name, (value, why, _) in self.gauges[names.ARMED].items()}
 
     def gauge(self, name: str) -> tuple[int, int] | None:
         """Return (event time in ns, value) of a gauge without label; ``None`` when never told."""

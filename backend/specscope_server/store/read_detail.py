@@ -16,7 +16,8 @@ from specscope_server.store import schema
 from specscope_server.store.facts import engine_names
 from specscope_server.store.model import BoundaryState, RequestDetail
 from specscope_server.store.request_rows import public, selected
-from specscope_server.store.states import Totals, states
+from specscope_server.store.spans import spans_of_trace
+from specscope_server.store.states import Totals, arming, states
 
 log = logging.getLogger(__name__)
 _T = schema.step_chunk.c
@@ -50,6 +51,7 @@ def detail(
         steps=tuple(_joined(steps)),
         extends=tuple(_joined(extends)),
         boundaries=_boundaries(connection, found),
+        spans=spans_of_trace(connection, workspace, request.trace_id),
         steps_total=max(recorded, request.totals.verify_steps + request.totals.overshoot_steps),
     )
 
@@ -127,6 +129,6 @@ def _boundaries(connection: Connection, request: Row[Any]) -> tuple[BoundaryStat
             gauge.name == names.ARMED,
         )
     )
-    armed = {row.label: (bool(row.value), row.reason) for row in told}
+    armed = {row.label: arming(row.value, row.reason) for row in told}
     own: Totals = totals
     return tuple(s for s in states({request.process_uid: (own, armed)}) if s.expected or s.observed)

@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from specscope import convention
+from specscope.ledger import Arming
 from specscope.records import Crossing
 
 from specscope_server.store.model import BoundaryState
+from specscope_server.store.rows import ARMINGS
 
 Totals = Mapping[Crossing, tuple[int | None, int | None]]
 """(boundary, source, mode) to (expected, observed); expectations have the empty mode."""
-Armed = Mapping[str, tuple[bool, str]]
-"""Boundary to (armed, reason why not)."""
+Armed = Mapping[str, Arming]
 
-UNTOLD = "the tracer has not said whether it can see this boundary"
+UNTOLD = Arming(False, "the tracer has not said whether it can see this boundary", "")
 _ORDER = {name: index for index, name in enumerate(convention.BOUNDARIES)}
 
 
@@ -32,19 +33,19 @@ def states(processes: Mapping[str, tuple[Totals, Armed]]) -> tuple[BoundaryState
     Where some processes can see a boundary and some cannot, only the former count: what a process cannot
     see must not look like a gap. Where none can, all count and the state says it is not armed.
     """
-    blind: dict[str, list[str]] = defaultdict(list)
+    blind: dict[str, list[Arming]] = defaultdict(list)
     sighted: set[str] = set()
     for totals, armed in processes.values():
         for boundary in {name for name, _, _ in totals} | set(armed):
-            can, reason = armed.get(boundary, (False, UNTOLD))
-            if can:
+            found = armed.get(boundary, UNTOLD)
+            if found.armed:
                 sighted.add(boundary)
             else:
-                blind[boundary].append(reason)
+                blind[boundary].append(found)
     lines: dict[tuple[str, str], _Line] = {}
     for totals, armed in processes.values():
         for (boundary, source, mode), (expected, observed) in totals.items():
-            if boundary in sighted and not armed.get(boundary, (False, ""))[0]:
+            if boundary in sighted and not armed.get(boundary, UNTOLD).armed:
                 continue
             line = lines.setdefault((boundary, source), _Line())
             line.expected += expected or 0
@@ -60,15 +61,25 @@ def states(processes: Mapping[str, tuple[Totals, Armed]]) -> tuple[BoundaryState
             line.expected,
             line.observed,
             boundary in sighted,
-            _reason(boundary in sighted, blind[boundary], len(processes)),
+            *_why(boundary in sighted, blind[boundary], len(processes)),
         )
         for (boundary, source), line in lines.items()
     ]
     return tuple(sorted(made, key=lambda s: (_ORDER.get(s.boundary, len(_ORDER)), s.boundary, s.source)))
 
 
-def _reason(sighted: bool, reasons: list[str], processes: int) -> str:
-    if not reasons:
-        return ""
-    first = next((reason for reason in sorted(reasons) if reason), "no reason was given")
-    return f"not seen in {len(reasons)} of {processes} processes: {first}" if sighted else first
+def arming(value: int, reason: str) -> Arming:
+    """Return what a stored gauge ``armed`` says."""
+    state = ARMINGS[value] if 0 <= value < len(ARMINGS) else ""
+    return Arming(value == 1, reason, state)
+
+
+def _why(sighted: bool, blind: list[Arming], processes: int) -> tuple[str, str]:
+    """Return (reason, state) of a boundary: of the processes that cannot see it, if any."""
+    first = min(blind, key=lambda one: (not one.reason, one.reason), default=None)
+    if first is None:
+        return "", convention.ARMING_ARMED if sighted else ""
+    reason = first.reason or "no reason was given"
+    if sighted:
+        return f"not seen in {len(blind)} of {processes} processes: {reason}", convention.ARMING_ARMED
+    return reason, first.state

@@ -94,6 +94,8 @@ class Crossing:
     modes: tuple[tuple[str, int], ...]
     state: str
     reason: str
+    arming: str = ""
+    """State of the tracer's hooks there, as in ``convention.ARMINGS``; empty: not told."""
 
     @property
     def missing(self) -> int:
@@ -133,7 +135,14 @@ def crossing(line: BoundaryState, *, exact: bool = False) -> Crossing:
         state = OK
     modes = tuple((mode, n) for mode, n in sorted(line.observed.items()) if n)
     return Crossing(
-        line.source, SOURCES.get(line.source, line.source), line.expected, observed, modes, state, line.reason
+        line.source,
+        SOURCES.get(line.source, line.source),
+        line.expected,
+        observed,
+        modes,
+        state,
+        line.reason,
+        line.arming,
     )
 
 
