@@ -22,12 +22,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from specscope import identity, ledger, recorder
+from specscope import contracts, identity, recorder
 from specscope import records as r
 from specscope.settings import Settings
 
 RATE = 100
-CONTRACT = ledger.eagle3_contract(num_steps=3, has_fc=True, has_map=True)
+CONTRACT = contracts.contract("EAGLE3", contracts.Shape(3, fc=True, map=True))
 CROSSED = {(boundary, source, "eager"): n for (boundary, source), n in CONTRACT.verify.items()}
 
 

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from sglang_engine import sglang_python
 from specscope import convention as c
 from specscope import recorder as recorder_module
-from specscope.engines.sglang import facts, hooks, passes, tree
+from specscope import tree
+from specscope.contracts import PREFILL, VERIFY, Shape, contract
+from specscope.engines.sglang import facts, hooks, passes
 from specscope.engines.sglang.passes import Extend, Pass
 from specscope.identity import Ranks
-from specscope.ledger import PREFILL, VERIFY
+from specscope.ledger import Arming
 from specscope.recorder import Recorder
 from specscope.settings import Settings
 
@@ -73,8 +75,13 @@ def test_what_is_no_tree_is_refused() -> None:
         tree.depth((1, -1))
 
 
-def test_accepted_path_of_a_later_row() -> None:
-    assert tree.accepted_path([16, 17, 21, -1, -1], 1, 16, 2) == (0, 4)
+def test_accepted_tokens_are_found_in_their_tree() -> None:
+    parents, drafts = (-1, -1, 0, 0, 1), (7, 8, 7, 9, 7)
+    assert tree.walk(parents, drafts, (8, 7)) == (1, 4)
+    assert tree.walk(parents, drafts, (7, 8)) == (0,)  # as far as it goes
+    # The target's favourite after the root is 7, after that 9, after that 1.
+    assert tree.follow(parents, drafts, (7, 9, 0, 0, 1, 0)) == 2
+    assert tree.follow(parents, drafts, (1, 0, 0, 0, 0, 0)) == 0
 
 
 class Engine:
@@ -120,8 +127,9 @@ def test_failing_callback_changes_nothing_and_is_dropped_after_three(recorder: R
     assert [engine.work(f"a{i}") for i in range(5)] == [f"A{i}" for i in range(5)]
     assert len(engine.calls) == 5
     assert calls == [where] * recorder_module.HOOK_ERRORS
-    arming = recorder.ledger.armed[c.TARGET_VERIFY]
-    assert (arming.armed, arming.reason) == (False, "hook work disarmed itself: RuntimeError: broken")
+    assert recorder.ledger.armed[c.TARGET_VERIFY] == Arming(
+        False, "hook work disarmed itself: RuntimeError: broken", c.ARMING_FAILED
+    )
 
 
 def test_engines_own_error_passes_unchanged(recorder: Recorder) -> None:
@@ -134,10 +142,37 @@ def test_engines_own_error_passes_unchanged(recorder: Recorder) -> None:
 
 def test_unknown_symbols_and_signatures_are_named() -> None:
     engine = Engine()
-    assert hooks.mismatch(engine, "work", ("batch", "fast")) == ""
-    assert hooks.mismatch(engine, "rest", ()) == "Engine.rest does not exist in this engine version"
-    said = hooks.mismatch(engine, "work", ("batch", "tree"))
-    assert said == "Engine.work has no parameter tree in this engine version"
+    assert hooks.examine(engine, "work", ("batch", "fast")) == Arming(True, "", c.ARMING_ARMED)
+    assert hooks.examine(engine, "rest", ()) == Arming(
+        False, "Engine.rest does not exist in this engine version", c.ARMING_MISSING
+    )
+    assert hooks.examine(engine, "work", ("batch", "tree")) == Arming(
+        False, "Engine.work has no parameter tree in this engine version", c.ARMING_CHANGED
+    )
+    absent = hooks.kind(SimpleNamespace(worker=SimpleNamespace()), "worker.draft")
+    assert hooks.examine(absent, "propose", ("batch",)) == Arming(
+        False, "SimpleNamespace.worker.draft does not exist in this engine version", c.ARMING_MISSING
+    )
+    assert hooks.examine(hooks.module("specscope.nothing"), "work", ()).state == c.ARMING_MISSING
+    assert hooks.kind(SimpleNamespace(engine=engine), "engine") is Engine
+
+
+def test_parameters_that_moved_are_a_change() -> None:
+    """The callbacks take what comes at a place: another object there must not be taken for the old one."""
+
+    class Moved:
+        def inserted(self, tree: str, batch: str) -> None: ...
+        def appended(self, batch: str, tree: str) -> None: ...
+        def named(self, tree: str, *, batch: str) -> None: ...
+
+    moved = hooks.examine(Moved(), "inserted", ("batch",))
+    assert (moved.state, moved.reason) == (
+        c.ARMING_CHANGED,
+        "Moved.inserted takes batch at another place in this engine version",
+    )
+    assert hooks.examine(Moved(), "appended", ("batch",)).armed
+    assert hooks.examine(Moved(), "named", ("batch",)).armed
+    assert hooks.examine(Moved, "appended", ("self", "batch")).armed
 
 
 def test_no_secret_is_among_the_arguments() -> None:
@@ -167,24 +202,26 @@ def test_no_secret_is_among_the_arguments() -> None:
 
 
 def test_every_count_of_a_pass_is_in_one_of_its_records() -> None:
+    agreed = contract("EAGLE3", Shape(4, fc=True, map=True))
+    counting = passes.Counting()
     for kind in (PREFILL, VERIFY):
-        one = Pass(kind=kind, step=1, t_ns=0, uids=("a",))
-        one.expected = passes.contract(4, True, True).of(kind)
-        for boundary, source in one.expected:
-            one.cross(boundary, source, c.EAGER)
-        nothing: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
+        one = Pass(kind=kind, step=1, t_ns=0, reqs=[], uids=("a",))
+        wanted = dict(agreed.of(kind))
+        for (boundary, source), times in wanted.items():
+            one.cross((boundary, source, c.EAGER), times)
+        crossed = {(boundary, source, c.EAGER): times for (boundary, source), times in wanted.items()}
         # Without a draft extend its expectations stay on the pass's own record: that is the gap.
-        assert one.split(extend=False) == (dict(one.expected), dict(one.crossed))
-        assert one.split(extend=True) == nothing
+        alone = counting.of(one, agreed)
+        assert (alone.expected, alone.crossed) == (wanted, crossed)
+        assert (alone.extend_expected, alone.extend_crossed) == ({}, {})
         one.extend = Extend(t_ns=1, fed_width=384, dtype="float32", uids=("a",), hidden=(None,))
-        own, extend = one.split(extend=False), one.split(extend=True)
-        assert set(extend[0]) == passes.OF_EXTEND
-        assert own[0] | extend[0] == dict(one.expected) and not own[0].keys() & extend[0].keys()
-        assert own[1] | extend[1] == dict(one.crossed) and not own[1].keys() & extend[1].keys()
-
-
-def test_without_draft_steps_only_the_target_is_expected_to_work() -> None:
-    assert dict(passes.contract(0, True, True).verify) == {(c.TARGET_VERIFY, ""): 1, (c.ENGINE_COMMIT, ""): 1}
+        both = counting.of(one, agreed)
+        assert set(both.extend_expected) == passes.OF_EXTEND
+        assert both.expected | both.extend_expected == wanted
+        assert both.crossed | both.extend_crossed == crossed
+        assert not both.expected.keys() & both.extend_expected.keys()
+        assert not both.crossed.keys() & both.extend_crossed.keys()
+        assert counting.of(one, agreed) is both, "the same counts are the same object"
 
 
 HIDDEN = """

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from specscope import convention as c
+from specscope import expand
 from specscope import recorder as recorder_module
+from specscope.contracts import VERIFY
 from specscope.engines.sglang import conclude
 from specscope.engines.sglang.hooks import Guard
 from specscope.engines.sglang.loaded import Loaded
@@ -19,9 +21,9 @@ from specscope.engines.sglang.passes import Extend, Pass
 from specscope.engines.sglang.path import UNCOMMITTED, Path
 from specscope.engines.sglang.requests import Requests
 from specscope.identity import Ranks
-from specscope.ledger import VERIFY, gaps
+from specscope.ledger import gaps
 from specscope.recorder import Recorder
-from specscope.records import Record, VerifyStep
+from specscope.records import Record, VerifyBatch, VerifyStep
 from specscope.settings import Settings
 
 BOUNDARIES: dict[str, bool] = dict.fromkeys(c.BOUNDARIES, True)
@@ -41,12 +43,11 @@ def loaded(*, captures: bool = True, fc_in: int = 384) -> Loaded:
         scheduler=None,
         server_args=None,
         algorithm="EAGLE3",
-        eagle3=True,
         ranks=Ranks(),
         emits=True,
         worker=SimpleNamespace(speculative_num_steps=4),
         draft_worker=SimpleNamespace(hot_token_id=None),
-        draft_runner=SimpleNamespace(model_config=config),
+        draft_runners=(SimpleNamespace(model_config=config),),
         target_runner=SimpleNamespace(model=model, model_config=config),
         fc=object(),
         fc_in=fc_in,
@@ -57,7 +58,7 @@ def loaded(*, captures: bool = True, fc_in: int = 384) -> Loaded:
 
 def replayed(fed_width: int, buffer_width: int) -> Pass:
     """A verify pass whose draft extend was a replayed graph."""
-    one = Pass(kind=VERIFY, step=1, t_ns=0, uids=("a",))
+    one = Pass(kind=VERIFY, step=1, t_ns=0, reqs=[], uids=("a",))
     one.extend = Extend(0, fed_width, "bfloat16", ("a",), (None,), True, True, buffer_width)
     return one
 
@@ -75,15 +76,14 @@ def replayed(fed_width: int, buffer_width: int) -> Pass:
 def test_fc_in_a_replayed_graph_follows_from_widths(fed: int, buffer: int, fc_in: int, runs: int) -> None:
     one = replayed(fed, buffer)
     assert conclude.fc_runs(one, loaded(fc_in=fc_in), seen=True) is None  # not seen, so no count of its runs
-    assert one.crossed[c.DRAFT_FC, c.TARGET_FED, c.DERIVED] == runs
-    assert sum(one.crossed.values()) == runs
+    assert one.crossed == [(c.DRAFT_FC, c.TARGET_FED, c.DERIVED)] * runs
 
 
 @pytest.mark.parametrize(("captures", "states"), [(True, 3), (False, 0)])
 def test_capture_in_a_replayed_graph_is_concluded(captures: bool, states: int) -> None:
     one = replayed(384, 384)
     assert conclude.capture(one, loaded(captures=captures), seen=False) == states
-    assert one.crossed[c.AUX_CAPTURE, "", c.DERIVED] == (states > 0)
+    assert one.crossed == [(c.AUX_CAPTURE, "", c.DERIVED)] * (states > 0)
 
 
 def test_what_was_seen_needs_no_conclusion() -> None:
@@ -98,19 +98,22 @@ def test_what_was_seen_needs_no_conclusion() -> None:
 
 
 def test_capture_that_nothing_tells_is_not_known() -> None:
-    one = Pass(kind=VERIFY, step=1, t_ns=0, uids=("a",))
+    one = Pass(kind=VERIFY, step=1, t_ns=0, reqs=[], uids=("a",))
     assert conclude.capture(one, loaded(), seen=False) is None
 
 
-def drive(path: Path, steps: int) -> list[Any]:
+def drive(path: Path, steps: int, requests: int = 1) -> list[Any]:
     """Verify passes in which nothing but the forward itself is ever called."""
     mode = SimpleNamespace(is_idle=lambda: False, is_extend=lambda: False)
     results: list[Any] = []
     for step in range(steps):
         batch = SimpleNamespace(
-            forward_mode=mode, is_extend_in_batch=False, forward_iter=step, reqs=[SimpleNamespace()]
+            forward_mode=mode,
+            is_extend_in_batch=False,
+            forward_iter=step,
+            reqs=[SimpleNamespace(origin_input_ids=[1, 2])] * requests,
         )
-        results.append(SimpleNamespace(can_run_cuda_graph=False))
+        results.append(SimpleNamespace(can_run_cuda_graph=False, speculative_num_draft_tokens=5))
         path.forward_begins(batch)
         path.forward_ended(None, results[-1], batch)
     return results
@@ -121,12 +124,9 @@ def test_silent_draft_and_commit_leave_gaps(recorder: Recorder) -> None:
     path = Path(recorder, engine, Requests(recorder, dp=0, emits=True))
     path.packing = path.fc = Guard("", (), recorder)
     drive(path, 10)
-    assert recorder.ledger.expected[c.ENGINE_COMMIT, ""] == 10 - UNCOMMITTED
+    assert recorder.ledger.sums()[0][c.ENGINE_COMMIT, ""] == 10 - UNCOMMITTED
     path.close()
-    found = {
-        (gap.boundary, gap.source): gap.missing
-        for gap in gaps(recorder.ledger.expected, recorder.ledger.observed, BOUNDARIES)
-    }
+    found = {(gap.boundary, gap.source): gap.missing for gap in gaps(*recorder.ledger.sums(), BOUNDARIES)}
     assert found == {
         (c.AUX_CAPTURE, ""): 10,
         (c.DRAFT_EXTEND, c.TARGET_FED): 10,
@@ -146,7 +146,7 @@ def test_idle_batches_expect_nothing(recorder: Recorder) -> None:
     path.forward_begins(batch)
     path.forward_ended(None, SimpleNamespace(can_run_cuda_graph=False), batch)
     path.close()
-    assert not recorder.ledger.expected and not recorder.ledger.observed
+    assert recorder.ledger.sums() == ({}, {})
 
 
 def test_commit_one_iteration_later_finds_its_own_pass(recorder: Recorder) -> None:
@@ -154,12 +154,15 @@ def test_commit_one_iteration_later_finds_its_own_pass(recorder: Recorder) -> No
     path = Path(recorder, loaded(), Requests(recorder, dp=0, emits=True))
     told: list[VerifyStep] = []
 
+    def odd(error: ValueError) -> None:
+        raise error
+
     def keep(record: Record) -> None:
-        assert isinstance(record, VerifyStep)
-        told.append(record)
+        assert isinstance(record, VerifyBatch)
+        told.append(expand.step(record, odd))
 
     recorder.emit = keep
-    results = drive(path, 2)
+    results = drive(path, 2, requests=2)
     fields: dict[str, Any] = {
         "finished_len": None,
         "finished_reason": None,
@@ -175,10 +178,11 @@ def test_commit_one_iteration_later_finds_its_own_pass(recorder: Recorder) -> No
         running.output_ids = [*running.output_ids, 6, 7]
         result.num_correct_drafts_per_req_cpu = [1, 4]
         result.num_non_draft_tokens_per_req = 1
+        result.next_token_ids = SimpleNamespace(device=SimpleNamespace(type="cuda"))
         path.commit_ended(token, None, None, batch, result)
     path.close()
     assert [(one.step, one.accepted, one.committed, one.overshoot, one.context) for one in told] == [
         (0, (1, 4), (2, 0), (False, True), (3, 3)),
         (1, (1, 4), (2, 0), (False, True), (5, 3)),
     ]
-    assert recorder.ledger.observed[c.ENGINE_COMMIT, "", c.EAGER] == 2
+    assert recorder.ledger.sums()[1][c.ENGINE_COMMIT, "", c.EAGER] == 2

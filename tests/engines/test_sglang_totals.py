@@ -9,7 +9,7 @@ import pytest
 from otlp_receiver import RequestTold
 from sglang_runs import STOP_AFTER, ChainRun, Run
 from specscope import convention as c
-from specscope.engines.sglang import tree as tree_module
+from specscope import tree as tree_module
 from specscope.ledger import gaps
 from tiny_prompts import references
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from specscope import convention as c
-from specscope import ledger
+from specscope import contracts, ledger
 from specscope.records import Crossing, Expectation
 
 
@@ -18,7 +18,7 @@ def crossed(expected: dict[Expectation, int], mode: str = c.EAGER) -> dict[Cross
 @pytest.mark.parametrize("has_fc", [True, False])
 @pytest.mark.parametrize("has_map", [True, False])
 def test_the_eagle3_contract_by_hand(num_steps: int, has_fc: bool, has_map: bool) -> None:
-    contract = ledger.eagle3_contract(num_steps=num_steps, has_fc=has_fc, has_map=has_map)
+    contract = contracts.contract("EAGLE3", contracts.Shape(num_steps, fc=has_fc, map=has_map))
     fed = {
         ("target.aux_capture", ""): 1,
         ("draft.extend", "target_fed"): 1,
@@ -29,13 +29,13 @@ def test_the_eagle3_contract_by_hand(num_steps: int, has_fc: bool, has_map: bool
         verify["draft.forward", "self_fed"] = num_steps - 1
     if has_map:
         verify["draft.map", ""] = 1
-    assert contract.of(ledger.PREFILL) == fed
-    assert contract.of(ledger.VERIFY) == verify
+    assert contract.of(contracts.PREFILL) == fed
+    assert contract.of(contracts.VERIFY) == verify
     assert ("draft.fc", "self_fed") not in verify  # fc not running on a self-fed pass is normal
 
 
 def test_the_seed_fault_is_one_gap() -> None:
-    contract = ledger.eagle3_contract(num_steps=3, has_fc=True, has_map=True)
+    contract = contracts.contract("EAGLE3", contracts.Shape(3, fc=True, map=True))
     book = ledger.Ledger()
     for boundary in c.BOUNDARIES:
         book.arm(boundary)
@@ -44,21 +44,21 @@ def test_the_seed_fault_is_one_gap() -> None:
         del seen[c.DRAFT_FC, c.TARGET_FED, c.EAGER]
         book.add(contract.verify, seen)
     armed = {name: a.armed for name, a in book.armed.items()}
-    assert ledger.gaps(book.expected, book.observed, armed) == [
+    assert ledger.gaps(*book.sums(), armed) == [
         ledger.Gap(c.DRAFT_FC, c.TARGET_FED, expected=7, observed=0)
     ]
-    assert ledger.gaps(book.expected, book.observed, armed)[0].missing == 7
+    assert ledger.gaps(*book.sums(), armed)[0].missing == 7
 
 
 def test_what_cannot_be_seen_is_no_gap() -> None:
     book = ledger.Ledger()
     book.add({(c.DRAFT_FC, c.TARGET_FED): 5}, {})
-    assert ledger.gaps(book.expected, book.observed, {}) == []
+    assert ledger.gaps(*book.sums(), {}) == []
     book.arm(c.DRAFT_FC)
     book.disarm(c.DRAFT_FC, "3 errors")
     assert book.armed[c.DRAFT_FC] == ledger.Arming(False, "3 errors")
     armed = {name: a.armed for name, a in book.armed.items()}
-    assert ledger.gaps(book.expected, book.observed, armed) == []
+    assert ledger.gaps(*book.sums(), armed) == []
 
 
 def test_modes_add_up() -> None:

@@ -27,6 +27,7 @@ def test_everything_set() -> None:
             "SPECSCOPE_HEADERS": "Authorization=Bearer a=b, X-Other=1",
             "SPECSCOPE_QUEUE": "10",
             "SPECSCOPE_BUFFER_MB": "2",
+            "SPECSCOPE_SAMPLE_EVERY": "3",
             "HOME": "/home",
         }
     )
@@ -40,6 +41,7 @@ def test_everything_set() -> None:
         headers=(("authorization", "Bearer a=b"), ("x-other", "1")),
         queue=10,
         buffer_mb=2,
+        sample_every=3,
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from specscope import chunks, identity
 from specscope import convention as c
-from specscope.ledger import PREFILL, VERIFY, Contract, eagle3_contract
+from specscope.contracts import PREFILL, VERIFY, Contract, Shape, contract
 from specscope.records import Crossing, Expectation
 from specscope.rollup import Rollup, StepFacts
 from specscope_server.store.model import (
@@ -127,8 +127,8 @@ def write(store: Store, engine: Engine, now: datetime, seed: int = 1) -> Told:
         tracer_version="0.1.0",
         detail=engine.detail,
     )
-    contract = eagle3_contract(num_steps=engine.depth, has_fc=True, has_map=True)
-    run = _Run(engine, process.process_uid, contract)
+    agreed = contract("EAGLE3", Shape(engine.depth, fc=True, map=True))
+    run = _Run(engine, process.process_uid, agreed)
     _live(run, Random(seed), start_ns, now_ns - engine.heard_s * S)
     batch = Batch(
         process,

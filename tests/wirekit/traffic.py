@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from specscope import convention as c
-from specscope import identity, ledger
+from specscope import contracts, identity
 from specscope import records as r
 from specscope.clock import Anchor
 from specscope.frames import Beat, Hello
@@ -16,7 +16,7 @@ INSTANCE = "0123456789abcdef0123456789abcdef"
 WALL = 1_790_000_003_000_000_000
 MONOTONIC = 5_000_000_000_000
 MS = 1_000_000
-CONTRACT = ledger.eagle3_contract(num_steps=3, has_fc=True, has_map=False)
+CONTRACT = contracts.contract("EAGLE3", contracts.Shape(3, fc=True))
 CONFIG = {
     "versions": {"sglang": "0.5.23"},
     "speculative": {"algorithm": "EAGLE3", "num_steps": 3, "topk": 1, "num_draft_tokens": 4},
@@ -154,7 +154,10 @@ def beat(*, dropped: dict[str, int] | None = None) -> Beat:
         anchor=Anchor(MONOTONIC + 1000 * MS, WALL + 1000 * MS),
         expected=expected,
         observed=seen(expected),
-        armed={c.DRAFT_FC: (True, ""), c.DRAFT_MAP: (False, "the draft has the target's vocabulary")},
+        armed={
+            c.DRAFT_FC: (c.ARMING_ARMED, ""),
+            c.DRAFT_MAP: (c.ARMING_OFF, "the draft has the target's vocabulary"),
+        },
         requests={c.KIND_USER: 2, c.KIND_HEALTH_CHECK: 1},
         dropped=dropped or {},
         queued=3,

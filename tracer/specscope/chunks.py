@@ -39,6 +39,13 @@ class StepRow:
     that many places away, and at how many depths that token is known. ``copy_like`` is 1 when the last
     two tokens of the context stand earlier in its last 4096. Lists of ids and of the tree as in
     :class:`specscope.records.VerifyStep`.
+
+    ``draft_top1`` and ``draft_entropy`` have one entry a drafted position, from position 1: the draft's
+    probability of its favourite in 1/10000 and the entropy in 1/1000 nat, -1 where not known, on the best
+    branch of a tree. ``target_rank`` is how many tokens the target rated above the first draft it refused,
+    ``target_prob`` its probability of it, ``draft_prob`` the draft's of the token that the target chose
+    there. ``outside_draft_vocab`` is 1 when that token is none the draft can propose: no draft could have
+    been accepted there. ``accepted_free`` is ``accepted`` as it were without a grammar.
     """
 
     step: int
@@ -65,6 +72,13 @@ class StepRow:
     ids_repeats_last: int | None = None
     shift_hits: list[int] | None = None
     shift_of: list[int] | None = None
+    draft_top1: list[int] | None = None
+    draft_entropy: list[int] | None = None
+    target_rank: int | None = None
+    target_prob: float | None = None
+    draft_prob: float | None = None
+    outside_draft_vocab: int | None = None
+    accepted_free: int | None = None
     draft_tokens: list[int] | None = None
     parents: list[int] | None = None
     accepted_path: list[int] | None = None
@@ -102,6 +116,11 @@ TOKEN_COLUMNS: Final = ("draft_tokens", "parents", "accepted_path", "output_ids"
 EXTEND_COLUMNS: Final = tuple(f.name for f in fields(ExtendRow))
 BOUNDARY_COLUMNS: Final = ("boundary", "source", "mode", "expected", "observed")
 """A row with ``expected`` has the empty mode; a row with ``observed`` names the mode it was seen in."""
+
+RANK_COLUMNS: Final = ("step", "proposals", "accepts")
+"""One row a verify step of a rank; ``proposals`` and ``accepts`` are CRC-32, absent where not on the host."""
+MAX_RANK_STEPS: Final = 256
+"""Verify steps in one record of a rank."""
 
 _DELTA: Final = ("step", "t", "context")
 _STEP_REQUIRED: Final = STEP_COLUMNS[: STEP_COLUMNS.index("copy_like")]
@@ -234,3 +253,43 @@ def unpack_boundaries(blob: bytes) -> tuple[dict[Expectation, int], dict[Crossin
         else:
             raise columns.CodecError(f"boundary row {row!r} must have either expected or observed, >= 0")
     return expected, observed
+
+
+def pack_ranks(
+    steps: Sequence[int],
+    proposals: Sequence[int | None],
+    accepts: Sequence[int | None],
+    *,
+    codec: int | None = None,
+) -> bytes:
+    """Pack the checksums of a rank, one entry a verify step.
+
+    Raises:
+        CodecError: the lengths differ or a value does not fit 64 bits.
+    """
+    return columns.encode(
+        dict(zip(RANK_COLUMNS, (steps, proposals, accepts), strict=True)), delta=("step",), codec=codec
+    )
+
+
+def unpack_ranks(blob: bytes) -> list[tuple[int, int | None, int | None]]:
+    """Return (engine step, checksum of the proposals, of the accepts) of each verify step of a rank.
+
+    Raises:
+        CodecError: the blob is damaged, a column is missing or holds values of another kind.
+    """
+    decoded = columns.decode(blob, max_raw=MAX_RAW, max_rows=MAX_RANK_STEPS)
+    missing = [name for name in RANK_COLUMNS if name not in decoded]
+    if missing:
+        raise columns.CodecError(f"steps of a rank lack the columns {missing}")
+    found: list[tuple[int, int | None, int | None]] = []
+    for row in zip(*(cast("list[object]", decoded[name]) for name in RANK_COLUMNS), strict=True):
+        step, proposals, accepts = row
+        if not (isinstance(step, int) and step >= 0 and _sum(proposals) and _sum(accepts)):
+            raise columns.CodecError(f"row {row!r} of a rank is not (step, checksum, checksum)")
+        found.append((step, cast("int | None", proposals), cast("int | None", accepts)))
+    return found
+
+
+def _sum(value: object) -> bool:
+    return value is None or isinstance(value, int)

@@ -37,6 +37,7 @@ SPAN_ENGINE: Final = "spec_decode.engine"
 SPAN_REQUEST: Final = "spec_decode.request"
 SPAN_STEPS: Final = "spec_decode.steps"
 SPAN_ROLLUP: Final = "spec_decode.rollup"
+SPAN_RANKS: Final = "spec_decode.ranks"
 
 # --- request: on the request span and, as running totals, on every steps span ------------------------
 GEN_AI_OPERATION: Final = "gen_ai.operation.name"
@@ -63,6 +64,8 @@ REQUEST_COMMITTED: Final = "spec_decode.request.committed"
 REQUEST_ZERO_STEPS: Final = "spec_decode.request.zero_accept_steps"
 REQUEST_OVERSHOOT: Final = "spec_decode.request.overshoot_steps"
 REQUEST_PREFILLS: Final = "spec_decode.request.prefill_passes"
+REQUEST_ENGINE_STEPS: Final = "spec_decode.request.engine_verify_steps"  # its own counter, at the end
+REQUEST_ENGINE_ACCEPTED: Final = "spec_decode.request.engine_accepted"  # likewise
 REQUEST_BOUNDARIES: Final = "spec_decode.request.boundaries"  # bytes, columns.BOUNDARY_COLUMNS
 
 # --- steps (chunk) --------------------------------------------------------------------------------
@@ -76,9 +79,13 @@ ROLLUP_SEQ: Final = "spec_decode.rollup.seq"  # keyed (process, seq), applied ex
 ROLLUP_BUCKET: Final = "spec_decode.rollup.bucket_start"  # unix seconds, multiple of 10
 ROLLUP_ROWS: Final = "spec_decode.rollup.rows"  # bytes, rollup.ROLLUP_COLUMNS
 
+# --- ranks: from every rank of a tensor-parallel group --------------------------------------------------
+RANKS_SIZE: Final = "spec_decode.ranks.size"  # how many ranks must agree
+RANKS_STEPS: Final = "spec_decode.ranks.steps"  # bytes, chunks.RANK_COLUMNS, one row a verify step
+
 # --- engine ---------------------------------------------------------------------------------------
 ENGINE_CONFIG: Final = "spec_decode.engine.config"  # JSON text, see docs/reference/wire.md
-ENGINE_EVENT: Final = "spec_decode.engine.event"  # start | weight_update
+ENGINE_EVENT: Final = "spec_decode.engine.event"  # one of ENGINE_EVENTS
 
 # --- clock: on engine, request, steps and rollup spans ----------------------------------------------
 CLOCK_MONOTONIC: Final = "specscope.clock.monotonic_ns"  # anchor pair: read one after the other
@@ -87,7 +94,7 @@ CLOCK_WALL: Final = "specscope.clock.wall_ns"
 # --- metrics --------------------------------------------------------------------------------------
 METRIC_EXPECTED: Final = "spec_decode.boundary.expected"  # cumulative sum, {crossing}
 METRIC_OBSERVED: Final = "spec_decode.boundary.observed"  # cumulative sum, {crossing}, per mode
-METRIC_ARMED: Final = "spec_decode.boundary.armed"  # gauge 1/0
+METRIC_ARMED: Final = "spec_decode.boundary.armed"  # gauge 1/0, with the state of the hook
 METRIC_REQUESTS: Final = "spec_decode.requests"  # cumulative sum, {request}, per kind
 METRIC_HEARTBEAT: Final = "spec_decode.tracer.heartbeat"  # gauge, wall clock seconds
 METRIC_SPECULATION: Final = "spec_decode.engine.speculation"  # gauge 1/0: the engine is set to draft
@@ -103,6 +110,15 @@ LABEL_MODE: Final = "spec_decode.mode"
 LABEL_KIND: Final = "spec_decode.request.kind"
 LABEL_REASON: Final = "specscope.reason"
 LABEL_HOOK: Final = "specscope.hook"
+LABEL_ARMING: Final = "specscope.arming"  # armed | missing | changed | failed | off
+
+# Why a boundary can be seen or not.
+ARMING_ARMED: Final = "armed"  # every hook it depends on sits on a function as we know it
+ARMING_MISSING: Final = "missing"  # the engine has no such function
+ARMING_CHANGED: Final = "changed"  # it has one, and not with the parameters that we rely on
+ARMING_FAILED: Final = "failed"  # the hook met errors and disarmed itself
+ARMING_OFF: Final = "off"  # nothing to see here: speculation off, no map or fc, an algorithm without it
+ARMINGS: Final = (ARMING_ARMED, ARMING_MISSING, ARMING_CHANGED, ARMING_FAILED, ARMING_OFF)
 
 # --- boundaries: places on the speculative path that a healthy step must cross ------------------------
 AUX_CAPTURE: Final = "target.aux_capture"
@@ -134,6 +150,21 @@ EAGER: Final = "eager"
 GRAPH: Final = "graph"
 DERIVED: Final = "derived"  # concluded from shapes or configuration, no call was seen
 MODES: Final = (EAGER, GRAPH, DERIVED)
+
+EVENT_START: Final = "start"
+EVENT_WEIGHT_UPDATE: Final = "weight_update"
+EVENT_LORA_LOAD: Final = "lora_load"
+EVENT_LORA_UNLOAD: Final = "lora_unload"
+EVENT_MEMORY_RELEASE: Final = "memory_release"
+EVENT_MEMORY_RESUME: Final = "memory_resume"
+ENGINE_EVENTS: Final = (
+    EVENT_START,
+    EVENT_WEIGHT_UPDATE,
+    EVENT_LORA_LOAD,
+    EVENT_LORA_UNLOAD,
+    EVENT_MEMORY_RELEASE,
+    EVENT_MEMORY_RESUME,
+)
 
 KIND_USER: Final = "user"
 KIND_HEALTH_CHECK: Final = "health_check"

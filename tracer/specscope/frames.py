@@ -53,7 +53,8 @@ class Beat:
     anchor: Anchor
     expected: dict[Expectation, int]
     observed: dict[Crossing, int]
-    armed: dict[str, tuple[bool, str]]
+    armed: dict[str, tuple[str, str]]
+    """Boundary to (state as in :data:`specscope.convention.ARMINGS`, reason)."""
     requests: dict[str, int]
     dropped: dict[str, int]
     queued: int

@@ -1,8 +1,7 @@
 """Absence is data: what each engine pass must cross, and what it was seen to cross.
 
-A *contract* says, for one engine configuration, how often each (boundary, source) must be crossed per
-prefill pass and per verify step. The ledger counts expectations and observations; a gap is reported only
-where the boundary is *armed* (its hook sits on a symbol that exists) and observable.
+What a pass must cross stands in :mod:`specscope.contracts`. The ledger counts expectations and observations;
+a gap is reported only where the boundary is *armed* (its hook sits on a symbol that exists) and observable.
 """
 
 from __future__ import annotations
@@ -10,83 +9,101 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from specscope import convention as c
 from specscope.records import Crossing, Expectation
 
-PREFILL = "prefill"
-VERIFY = "verify"
-
-
-@dataclass(frozen=True, slots=True)
-class Contract:
-    """Crossings per pass. ``prefill`` and ``verify`` map (boundary, source) to a count."""
-
-    prefill: Mapping[Expectation, int]
-    verify: Mapping[Expectation, int]
-
-    def of(self, kind: str) -> Mapping[Expectation, int]:
-        """Return what one pass of ``kind`` (``prefill`` or ``verify``) must cross."""
-        return self.prefill if kind == PREFILL else self.verify
-
-
-def eagle3_contract(*, num_steps: int, has_fc: bool, has_map: bool) -> Contract:
-    """Return the contract of EAGLE-3, chain or tree.
-
-    Per verify step the draft proposes once: its first token comes from the draft extend before, the other
-    ``num_steps - 1`` from self-fed forwards. After every target pass the draft extends over the target's
-    aux hidden states, once, and projects them with fc where it has one (``has_fc``). ``has_map``: draft
-    ids go through d2t (a reduced draft vocabulary).
-    """
-    fed: dict[Expectation, int] = {
-        (c.AUX_CAPTURE, c.NO_SOURCE): 1,
-        (c.DRAFT_EXTEND, c.TARGET_FED): 1,
-        (c.DRAFT_FORWARD, c.TARGET_FED): 1,
-    }
-    if has_fc:
-        fed[c.DRAFT_FC, c.TARGET_FED] = 1
-    verify = dict(fed)
-    verify[c.DRAFT_PROPOSE, c.NO_SOURCE] = 1
-    verify[c.TARGET_VERIFY, c.NO_SOURCE] = 1
-    verify[c.ENGINE_COMMIT, c.NO_SOURCE] = 1
-    if num_steps > 1:
-        verify[c.DRAFT_FORWARD, c.SELF_FED] = num_steps - 1
-    if has_map:
-        verify[c.DRAFT_MAP, c.NO_SOURCE] = 1
-    return Contract(prefill=fed, verify=verify)
+Sums = tuple[Counter[Expectation], Counter[Crossing]]
 
 
 @dataclass(slots=True)
 class Arming:
-    """Whether a boundary can be seen at all, and if not, why."""
+    """Whether a boundary can be seen at all, and if not, why.
+
+    ``state`` is one of :data:`specscope.convention.ARMINGS`; ``reason`` is empty where it is armed.
+    """
 
     armed: bool
     reason: str = ""
+    state: str = c.ARMING_OFF
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Passes that were told with the same two mappings."""
+
+    expected: Mapping[Expectation, int]
+    crossed: Mapping[Crossing, int]
+    times: int = 1
+
+
+class _Passes:
+    """Counts of passes by the mappings they were told with, so that counting one costs one look-up.
+
+    The engine thread counts, the pump's thread sums up: a kind that is once here stays until
+    :meth:`folded` starts a new object, so a sum is never taken of something half changed.
+    """
+
+    LIMIT: Final = 512
+
+    def __init__(self, base: Sums | None = None) -> None:
+        self._base = base or (Counter(), Counter())
+        self._kinds: dict[tuple[int, int], _Kind] = {}
+
+    def count(self, expected: Mapping[Expectation, int], crossed: Mapping[Crossing, int]) -> bool:
+        """Count one pass; ``False``: there are too many kinds, fold first."""
+        key = (id(expected), id(crossed))  # ids stay theirs: the kind keeps both mappings alive
+        kind = self._kinds.get(key)
+        if kind is not None:
+            kind.times += 1
+            return True
+        if len(self._kinds) >= self.LIMIT:
+            return False
+        self._kinds[key] = _Kind(expected, crossed)
+        return True
+
+    def sums(self) -> Sums:
+        """Return (expected, observed) of all passes."""
+        expected, observed = Counter(self._base[0]), Counter(self._base[1])
+        for kind in list(self._kinds.values()):
+            times = kind.times
+            for key, count in kind.expected.items():
+                expected[key] += count * times
+            for crossing, count in kind.crossed.items():
+                observed[crossing] += count * times
+        return expected, observed
+
+    def folded(self) -> _Passes:
+        """Return the same counts in a new object with room for other kinds."""
+        return _Passes(self.sums())
 
 
 @dataclass(slots=True)
 class Ledger:
     """Cumulative counts of one process since its start; small, bounded by the number of boundaries."""
 
-    expected: Counter[Expectation] = field(default_factory=Counter[Expectation])
-    observed: Counter[Crossing] = field(default_factory=Counter[Crossing])
     armed: dict[str, Arming] = field(default_factory=dict[str, Arming])
     requests: Counter[str] = field(default_factory=Counter[str])
+    _passes: _Passes = field(default_factory=_Passes)
+
+    def sums(self) -> Sums:
+        """Return (expected, observed): how often each boundary had to be crossed so far, and was."""
+        return self._passes.sums()
 
     def add(self, expected: Mapping[Expectation, int], crossed: Mapping[Crossing, int]) -> None:
-        """Count one pass."""
-        for key, count in expected.items():
-            self.expected[key] += count
-        for key, count in crossed.items():
-            self.observed[key] += count
+        """Count one pass. Neither mapping may change afterwards."""
+        if not self._passes.count(expected, crossed):
+            self._passes = self._passes.folded()
+            self._passes.count(expected, crossed)
 
     def arm(self, boundary: str) -> None:
         """Note that the hook of ``boundary`` sits on a symbol that exists."""
-        self.armed[boundary] = Arming(True)
+        self.armed[boundary] = Arming(True, state=c.ARMING_ARMED)
 
-    def disarm(self, boundary: str, reason: str) -> None:
-        """Note that ``boundary`` cannot be seen (any more), and why."""
-        self.armed[boundary] = Arming(False, reason)
+    def disarm(self, boundary: str, reason: str, state: str = c.ARMING_OFF) -> None:
+        """Note that ``boundary`` cannot be seen (any more), why, and what kind of reason that is."""
+        self.armed[boundary] = Arming(False, reason, state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ QUEUE_FULL: Final = "queue_full"
 EXPORTER_LOST: Final = "exporter_lost"
 EXPORTER_DEAD: Final = "exporter_dead"
 NOT_PLAIN: Final = "not_plain"
+RANK_STEPS_FULL: Final = "rank_steps_full"
 
 
 class Pump:
@@ -85,6 +86,8 @@ class Pump:
         overflown = emitted - self._drained - len(self._recorder.queue)
         self._dropped[QUEUE_FULL] = max(self._dropped[QUEUE_FULL], overflown)
         self._dropped[EXPORTER_LOST] = self._keeper.lost
+        if self._recorder.ranks is not None:
+            self._dropped[RANK_STEPS_FULL] = self._recorder.ranks.lost()
         return {reason: count for reason, count in self._dropped.items() if count}
 
     def _run(self) -> None:
@@ -94,7 +97,9 @@ class Pump:
             try:
                 self._connect()
                 self._drain(everything=stopping)
-                if stopping or time.monotonic() >= next_beat:
+                beat = stopping or time.monotonic() >= next_beat
+                self._tell_ranks(everything=beat)
+                if beat:
                     next_beat = time.monotonic() + BEAT_S
                     self._beat()
                 if stopping:
@@ -160,6 +165,15 @@ class Pump:
             if not everything and len(batch) < BATCH:
                 return
 
+    def _tell_ranks(self, *, everything: bool) -> None:
+        """Send the checksums of verify steps; without an exporter they wait, bounded."""
+        ranks = self._recorder.ranks
+        while ranks is not None and self._keeper.helper is not None:
+            record = ranks.take(everything=everything)
+            if record is None:
+                return
+            self._marshalled(frames.RECORDS, [to_tuple(record)], 1)
+
     def _pass_on(self, batch: list[Record]) -> None:
         values: list[Any] = []
         for record in batch:
@@ -204,14 +218,15 @@ class Pump:
             self._keeper.died(error)
             return
         ledger = recorder.ledger
+        expected, observed = ledger.sums()
         self._send(
             frames.pack(
                 frames.BEAT,
                 frames.Beat(
                     anchor=Anchor.now(),
-                    expected=dict(ledger.expected),
-                    observed=dict(ledger.observed),
-                    armed={name: (a.armed, a.reason) for name, a in list(ledger.armed.items())},
+                    expected=dict(expected),
+                    observed=dict(observed),
+                    armed={name: (a.state, a.reason) for name, a in list(ledger.armed.items())},
                     requests=dict(ledger.requests),
                     dropped=self.dropped(),
                     queued=len(recorder.queue),

@@ -21,6 +21,7 @@ from specscope import frames, identity
 from specscope.clock import Anchor
 from specscope.ledger import Ledger
 from specscope.pump import Pump
+from specscope.ranks import RankHashes
 from specscope.records import Record
 from specscope.settings import Settings
 
@@ -50,6 +51,8 @@ class Recorder:
         self.ledger = Ledger()
         self.engine: tuple[int, Any] | None = None
         """In a forked child: the engine record that its parent told last."""
+        self.ranks: RankHashes | None = None
+        """Where each verify step is added, ``None`` where this rank has no others to be compared with."""
         self._who = (role, ranks, engine_name, engine_version)
         self._reset()
 
@@ -82,6 +85,10 @@ class Recorder:
             engine_version=engine_version,
             anchor=Anchor.now(),
         )
+
+    def compare_ranks(self, size: int) -> None:
+        """Be one of ``size`` ranks that must agree on every step; one has nobody to agree with."""
+        self.ranks = RankHashes(size) if size > 1 else None
 
     def emit(self, record: Record) -> None:
         """Queue a record; when the queue is full the oldest is dropped and counted."""
@@ -139,6 +146,8 @@ class Recorder:
         if self._pump is not None:
             self.engine = self._pump.engine
             self._pump.abandon()
+        if self.ranks is not None:
+            self.compare_ranks(self.ranks.size)
         self._reset()
 
 

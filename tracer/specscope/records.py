@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 Crossing = tuple[str, str, str]
@@ -21,6 +22,13 @@ Expectation = tuple[str, str]
 """(boundary, source)."""
 
 Ids = tuple[int, ...]
+
+Block = tuple[bytes, int, int]
+"""Whole numbers of a batch in one piece, as the engine held them: (little-endian data, bytes a number,
+numbers a row). A step of 64 requests is then one copy on the engine's thread, and not hundreds of objects."""
+
+Reals = tuple[bytes, int]
+"""Real numbers of a batch in one piece: (little-endian float32 data, numbers a row); NaN: not known."""
 
 ROOT: Final = -1
 """Parent of a draft that follows the root, the bonus token of the step before."""
@@ -45,6 +53,9 @@ class EngineFacts:
     engine_version: str
     speculation: bool
     config: dict[str, Any]
+    draft_ids: bytes | None = None
+    """Target ids that the draft can propose, one bit an id from the lowest bit of the first byte on; none
+    given: all, or not known. Stays in the exporter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +86,12 @@ class VerifyStep:
     parent in ``draft_tokens`` (or :data:`ROOT`, or :data:`ORPHAN`); ``accepted_path`` the accepted indices
     in order; ``output_ids`` what was committed. ``context`` is the length in tokens before this step.
     ``expected`` and ``crossed`` count the boundaries of this pass.
+
+    ``roots`` are the last tokens of the contexts. ``top1`` and ``entropy`` (nats) are the draft's confidence
+    at the positions from 2 on (position 1 belongs to the draft extend before), on the best branch of a tree.
+    ``target_rank``, ``target_prob`` say what the target thought of the draft it refused first (0: its
+    favourite) and ``draft_prob`` what the draft thought of the token that the target chose there;
+    ``accepted_free`` how many drafts the target would have accepted without a grammar.
     """
 
     TAG: ClassVar[str] = "verify"
@@ -97,6 +114,57 @@ class VerifyStep:
     parents: tuple[Ids, ...] | None = None
     accepted_path: tuple[Ids, ...] | None = None
     output_ids: tuple[Ids, ...] | None = None
+    weight_version: int = 0
+    roots: Ids | None = None
+    bonus_ids: Ids | None = None
+    accepted_free: Ids | None = None
+    top1: tuple[tuple[float | None, ...], ...] | None = None
+    entropy: tuple[tuple[float | None, ...], ...] | None = None
+    target_rank: tuple[int | None, ...] | None = None
+    target_prob: tuple[float | None, ...] | None = None
+    draft_prob: tuple[float | None, ...] | None = None
+
+
+@dataclass(slots=True)
+class VerifyBatch:
+    """A verify step as its batch: :mod:`specscope.expand` makes a :class:`VerifyStep` of it, in the exporter.
+
+    One entry a row: ``prompt`` and ``before`` are the tokens of the prompt and of the output before this
+    step, ``after`` those of the output after it, ``over`` whether the request had ended before (``None``:
+    none had). Each row was handed ``nodes`` tokens, the root first, that reach at most ``depth`` positions
+    beyond it; ``chain`` says that each follows the one before, else the tree stands in ``first_child`` and
+    ``next_sibling`` (node numbers, -1: none). ``committed`` [rows, stride] starts with ``lead`` tokens that
+    are no drafts, then the accepted drafts and the bonus token; the rest of a row means nothing. ``free``
+    [rows, nodes] is the target's favourite at each node before a grammar was applied. ``confidence``
+    [2, rows, positions] are top-1 probability and entropy, ``view`` [3, rows] the target's rank and
+    probability of the draft it refused and the draft's probability of the target's token. ``None``: not
+    taken in this step, or not to be seen here.
+    """
+
+    TAG: ClassVar[str] = "verify_batch"
+    t_ns: int
+    step: int
+    mode: str
+    uids: tuple[str, ...]
+    prompt: Ids
+    before: list[int]
+    after: list[int]
+    accepted: list[int]
+    bonus: int
+    nodes: int
+    depth: int
+    chain: bool
+    expected: Mapping[Expectation, int]
+    crossed: Mapping[Crossing, int]
+    over: list[bool] | None = None
+    drafts: Block | None = None
+    first_child: Block | None = None
+    next_sibling: Block | None = None
+    committed: Block | None = None
+    lead: int = 0
+    free: Block | None = None
+    confidence: Reals | None = None
+    view: Reals | None = None
     weight_version: int = 0
 
 
@@ -124,7 +192,8 @@ class DraftExtend:
     ``fed_width`` is the last dimension of what the draft received, ``fc_in`` that of what its fc takes
     (``None``: the draft has no fc), ``fc_ran`` how often fc ran in this pass (``None``: not observable),
     ``aux_states`` how many aux hidden states the target handed over (0: none captured).
-    ``hidden`` has one entry a request, ``None`` where not recorded.
+    ``hidden`` has one entry a request, ``None`` where not recorded. ``confidence`` [2, requests] are top-1
+    probability and entropy (nats) of the draft token that this pass proposes for position 1.
     """
 
     TAG: ClassVar[str] = "extend"
@@ -141,6 +210,7 @@ class DraftExtend:
     hidden: tuple[HiddenStats | None, ...]
     expected: Mapping[Expectation, int]
     crossed: Mapping[Crossing, int]
+    confidence: Reals | None = None
 
 
 @dataclass(slots=True)
@@ -161,7 +231,11 @@ class PrefillPass:
 
 @dataclass(frozen=True, slots=True)
 class RequestFinished:
-    """A request ended. ``state`` is ``finished`` or ``aborted``; times in seconds, ``None`` where unknown."""
+    """A request ended. ``state`` is ``finished`` or ``aborted``; times in seconds, ``None`` where unknown.
+
+    ``engine_verify_steps`` and ``engine_accepted`` are the engine's **own** counters of this request, read
+    and not computed, so that ours can be held against them; ``None`` where the engine keeps none.
+    """
 
     TAG: ClassVar[str] = "request_finished"
     t_ns: int
@@ -171,28 +245,70 @@ class RequestFinished:
     output_tokens: int
     queue_s: float | None = None
     first_token_s: float | None = None
+    engine_verify_steps: int | None = None
+    engine_accepted: int | None = None
 
 
-Record = EngineFacts | RequestStarted | VerifyStep | DraftExtend | PrefillPass | RequestFinished
+@dataclass(frozen=True, slots=True)
+class RankSteps:
+    """Verify steps of one rank as checksums, for comparison with those of the other ranks of its group.
+
+    ``size`` is how many ranks must agree. One entry a step: ``steps`` are engine step numbers, ``proposals``
+    and ``accepts`` CRC-32 of what this rank proposed and accepted, ``None`` where it was not on the host.
+    """
+
+    TAG: ClassVar[str] = "ranks"
+    t_ns: int
+    size: int
+    steps: Ids
+    proposals: tuple[int | None, ...]
+    accepts: tuple[int | None, ...]
+
+
+Record = (
+    EngineFacts
+    | RequestStarted
+    | VerifyStep
+    | VerifyBatch
+    | DraftExtend
+    | PrefillPass
+    | RequestFinished
+    | RankSteps
+)
 
 _TYPES: dict[str, type[Record]] = {
-    t.TAG: t for t in (EngineFacts, RequestStarted, VerifyStep, DraftExtend, PrefillPass, RequestFinished)
+    t.TAG: t
+    for t in (
+        EngineFacts,
+        RequestStarted,
+        VerifyStep,
+        VerifyBatch,
+        DraftExtend,
+        PrefillPass,
+        RequestFinished,
+        RankSteps,
+    )
 }
 _FIELDS = {tag: tuple(f.name for f in fields(t)) for tag, t in _TYPES.items()}
-_HIDDEN_FIELDS = tuple(f.name for f in fields(HiddenStats))
+_VALUES = {tag: attrgetter(*names) for tag, names in _FIELDS.items()}
+_MAPPINGS = {
+    tag: tuple(names.index(name) for name in ("expected", "crossed") if name in names)
+    for tag, names in _FIELDS.items()
+}
+_HIDDEN = _FIELDS[DraftExtend.TAG].index("hidden")
+_HIDDEN_VALUES = attrgetter(*(f.name for f in fields(HiddenStats)))
 
 
 def to_tuple(record: Record) -> tuple[Any, ...]:
     """Flatten a record to builtins that ``marshal`` takes."""
-    values: list[Any] = [record.TAG]
-    for name in _FIELDS[record.TAG]:
-        value = getattr(record, name)
-        if name == "hidden":
-            value = tuple(None if h is None else tuple(getattr(h, f) for f in _HIDDEN_FIELDS) for h in value)
-        elif name in ("expected", "crossed"):
-            value = dict(value)
-        values.append(value)
-    return tuple(values)
+    tag = record.TAG
+    values: list[Any] = list(_VALUES[tag](record))
+    for index in _MAPPINGS[tag]:
+        if type(values[index]) is not dict:
+            values[index] = dict(values[index])
+    if tag == DraftExtend.TAG:
+        values[_HIDDEN] = tuple(None if h is None else _HIDDEN_VALUES(h) for h in values[_HIDDEN])
+    return (tag, *values)
 
 
 def from_tuple(values: tuple[Any, ...]) -> Record:

@@ -32,13 +32,16 @@ QUEUE: Final = "SPECSCOPE_QUEUE"
 """Records kept between the engine and the exporter before the oldest are dropped. Default 20000."""
 BUFFER_MB: Final = "SPECSCOPE_BUFFER_MB"
 """MiB of encoded spans kept while the receiver is away, before the oldest are dropped. Default 64."""
+SAMPLE_EVERY: Final = "SPECSCOPE_SAMPLE_EVERY"
+"""Confidence and the target's view are taken in every n-th engine step. Default 1 at ``full``, else 8."""
 OFF: Final = "SPECSCOPE_OFF"
 """``1``: the tracer does nothing at all."""
 SDK_DISABLED: Final = "OTEL_SDK_DISABLED"
 """``true``: OpenTelemetry's own switch is honoured; the tracer is off and says so."""
 
 ALL_VARIABLES: Final = (
-    ENDPOINT, DETAIL, NAME, INSTANCE, WORKSPACE, ENVIRONMENT, HEADERS, QUEUE, BUFFER_MB, OFF,
+    ENDPOINT, DETAIL, NAME, INSTANCE, WORKSPACE, ENVIRONMENT, HEADERS, QUEUE, BUFFER_MB, SAMPLE_EVERY,
+    OFF,
 )  # fmt: skip
 SERVERS: Final = ("DB", "HOST", "PORT", "SERVER", "SERVICE", "ALLOW", "NOTIFY", "TRUSTED")
 """What the names of the server's variables go on with, and of those that compose and Kubernetes (beside a
@@ -60,6 +63,7 @@ class Settings:
     headers: tuple[tuple[str, str], ...] = ()
     queue: int = 20_000
     buffer_mb: int = 64
+    sample_every: int = 8
     off: str = ""
     ignored: tuple[str, ...] = ()
 
@@ -134,6 +138,12 @@ def read(environ: Mapping[str, str] | None = None) -> Settings:
         headers=_headers(text(HEADERS), ignored),
         queue=_number(text(QUEUE), QUEUE, Settings().queue, ignored),
         buffer_mb=_number(text(BUFFER_MB), BUFFER_MB, Settings().buffer_mb, ignored),
+        sample_every=_number(
+            text(SAMPLE_EVERY),
+            SAMPLE_EVERY,
+            1 if detail == c.DETAIL_FULL else Settings().sample_every,
+            ignored,
+        ),
         off=off,
         ignored=tuple(ignored),
     )

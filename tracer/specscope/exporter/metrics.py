@@ -91,8 +91,12 @@ def build(
         "1",
         "1: the boundary can be seen; 0: it cannot, for the reason given",
         [
-            ({c.LABEL_BOUNDARY: name} | ({} if armed else {c.LABEL_REASON: reason}), int(armed))
-            for name, (armed, reason) in sorted(beat.armed.items())
+            (
+                {c.LABEL_BOUNDARY: name, c.LABEL_ARMING: state}
+                | ({c.LABEL_REASON: reason} if reason else {}),
+                int(state == c.ARMING_ARMED),
+            )
+            for name, (state, reason) in sorted(beat.armed.items())
         ],
     )
     b.sum(

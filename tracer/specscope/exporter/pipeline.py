@@ -10,9 +10,9 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from specscope import chunks, rollup
+from specscope import chunks, expand, rollup
 from specscope import convention as c
-from specscope.exporter import facts
+from specscope.exporter import confidence, facts
 from specscope.exporter.requests import Chunk, PassKinds, RequestState, RequestTable
 from specscope.exporter.spans import Attributes, Spans
 from specscope.exporter.tokens import TokenStream
@@ -22,9 +22,11 @@ from specscope.records import (
     EngineFacts,
     HiddenStats,
     PrefillPass,
+    RankSteps,
     Record,
     RequestFinished,
     RequestStarted,
+    VerifyBatch,
     VerifyStep,
 )
 
@@ -40,6 +42,7 @@ SEQ_NS: Final = SECOND // 10
 above all that can have been used, and in 31 bits for six years."""
 
 BROKEN: Final = "record_error"
+ODD_TREE: Final = "draft_tree"
 EVICTED: Final = "request_evicted"
 
 
@@ -79,7 +82,9 @@ class Pipeline:
         self._now = now_ns
         self.taken += 1
         try:
-            if isinstance(record, VerifyStep):
+            if isinstance(record, VerifyBatch):
+                self._verify(expand.step(record, self._odd))
+            elif isinstance(record, VerifyStep):
                 self._verify(record)
             elif isinstance(record, DraftExtend):
                 self._extend(record)
@@ -89,10 +94,19 @@ class Pipeline:
                 self._started(record, whole=True)
             elif isinstance(record, RequestFinished):
                 self._finished(record)
+            elif isinstance(record, RankSteps):
+                self._ranks(record)
             else:
                 self.engine(record, 0)
         except Exception as error:  # noqa: BLE001 - one broken record must not cost the others
             self.broken(type(record).__name__, error)
+
+    def _odd(self, error: ValueError) -> None:
+        """Count drafts that are no tree, or tokens that are in none: the counts of the step stand."""
+        self.dropped[ODD_TREE] += 1
+        if not self._complained:
+            self._complained = True
+            _logger.warning("specscope exporter: a draft tree: %s", error)
 
     def broken(self, what: str, error: Exception) -> None:
         """Count a record or request that cannot be told; the first one is logged."""
@@ -175,12 +189,17 @@ class Pipeline:
                 weight_version=record.weight_version,
             )
             stream = state.stream
+            if stream is not None and record.roots is not None and not overshoot:
+                stream.reach(record.context[index], record.roots[index])
             if stream is not None and (copied := stream.copies()) is not None:
                 row.copy_like = int(copied)
             chunk = self._chunk(state) if self._settings.at_least(c.DETAIL_STEPS) else None
             if chunk is not None:
+                bits = None if self.facts is None else self.facts.draft_ids
+                confidence.add(row, record, index, state.first, bits)
                 self._token_facts(record, index, row, stream, chunk)
                 chunk.steps.append(row)
+            state.first = None
             if overshoot:
                 state.totals.overshoot += 1
             else:
@@ -239,9 +258,11 @@ class Pipeline:
     def _extend(self, record: DraftExtend) -> None:
         wall = self._anchor.wall(record.t_ns)
         kind = self._kinds.number(record.expected, record.crossed)
+        first = confidence.first(record)
         for index, uid in enumerate(record.uids):
             state = self._state(uid, wall)
             state.passes[kind] += 1
+            state.first = None if first is None else first[index]
             if not self._settings.at_least(c.DETAIL_STEPS):
                 continue
             row = chunks.ExtendRow(
@@ -271,6 +292,10 @@ class Pipeline:
         state.stream = None
         self._requests.end(state)
         self._tell(state)
+
+    def _ranks(self, record: RankSteps) -> None:
+        packed = chunks.pack_ranks(record.steps, record.proposals, record.accepts, codec=self._codec)
+        self._out(self.spans.ranks(record, packed, self._anchor))
 
     # --- out --------------------------------------------------------------------------------------
 

@@ -66,6 +66,8 @@ class RequestState:
     passes: Counter[int] = field(default_factory=Counter[int])
     """How often the request took part in a pass of each kind, see :class:`PassKinds`."""
     stream: TokenStream | None = None
+    first: tuple[float | None, float | None] | None = None
+    """Top-1 probability and entropy of position 1 of its next proposal, from the draft extend before."""
     chunk: Chunk | None = None
     next_chunk: int = 0
     told_ns: int = -1

@@ -16,7 +16,7 @@ from specscope import identity
 from specscope.clock import Anchor
 from specscope.exporter.requests import RequestState
 from specscope.frames import Hello
-from specscope.records import EngineFacts
+from specscope.records import EngineFacts, RankSteps
 from specscope.version import __version__
 
 Value = str | int | float | bool | bytes | tuple[str, ...]
@@ -122,6 +122,15 @@ class Spans:
         }
         return self._process_span(c.SPAN_ROLLUP, seq, (bucket * 1_000_000_000, now_ns), attributes)
 
+    def ranks(self, record: RankSteps, packed: bytes, anchor: Anchor) -> ReadableSpan:
+        """Return the span of some verify steps of this rank; ``packed`` are their checksums.
+
+        A process tells each step once, so that the first one numbers the span.
+        """
+        at = anchor.wall(record.t_ns)
+        attributes: Attributes = {c.RANKS_SIZE: record.size, c.RANKS_STEPS: packed, **_clock(anchor)}
+        return self._process_span(c.SPAN_RANKS, record.steps[0], (at, at), attributes)
+
     def _process_span(
         self, name: str, seq: int, times: tuple[int, int], attributes: Attributes
     ) -> ReadableSpan:
@@ -147,6 +156,8 @@ class Spans:
             attributes[c.GEN_AI_FINISH_REASONS] = (finished.reason,)
             _put(attributes, c.REQUEST_QUEUE_S, finished.queue_s)
             _put(attributes, c.REQUEST_FIRST_TOKEN_S, finished.first_token_s)
+            _put(attributes, c.REQUEST_ENGINE_STEPS, finished.engine_verify_steps)
+            _put(attributes, c.REQUEST_ENGINE_ACCEPTED, finished.engine_accepted)
         attributes[c.REQUEST_BOUNDARIES] = boundaries
         attributes |= _clock(anchor)
         trace, parent = _trace(state)

@@ -19,7 +19,8 @@ _MAX_ID: Final = (1 << 31) - 1
 class TokenStream:
     """Prompt and committed tokens of a request in order, the last :data:`WINDOW` of them; 20 KiB.
 
-    The first output token comes from the prefill and is in no verify step, so a hole follows the prompt.
+    The first output token comes from a prefill and is in no verify step, so a hole follows the prompt until
+    :meth:`reach` tells it: the root of the next verify step.
     """
 
     def __init__(self, prompt_ids: Sequence[int] | None) -> None:
@@ -43,6 +44,16 @@ class TokenStream:
             self._used = keep
         self._tokens[self._used : self._used + len(new)] = new
         self._used += len(new)
+
+    def reach(self, context: int, root: int) -> None:
+        """Bring the stream to a context of ``context`` tokens that ends with ``root``.
+
+        A prefill commits one token that no verify step tells: the first, and one more after a retraction.
+        """
+        if self.knows_prompt and context > self.length:
+            self.skip(context - self.length)
+        if self.knows_prompt and context == self.length and 0 <= root <= _MAX_ID and self._used:
+            self._tokens[self._used - 1] = root
 
     def skip(self, count: int) -> None:
         """Add tokens that are not known here."""

@@ -2,87 +2,88 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Final
 
 from specscope import convention as c
-from specscope.engines.sglang import tree
-from specscope.engines.sglang.passes import Drafted, Pass
-from specscope.engines.sglang.requests import uids_of, visible
-from specscope.records import Ids, VerifyStep
+from specscope.engines.sglang.passes import Counts, Drafted, Pass
+from specscope.records import Block, VerifyBatch
 
-NO_DRAFTS: Final = Drafted(nodes=1, steps=0, chain=True)
-"""Of a pass whose drafts were not seen."""
+_OVER: Final = attrgetter("finished_reason", "is_retracted")
+_RUNNING: Final = (None, False)
 
 
-def verify_step(
-    one: Pass, before: list[tuple[int, bool]], parents: tuple[Ids, ...] | None, batch: Any, result: Any
-) -> VerifyStep:
-    """Return the record of a committed verify pass, with ``parents`` as :func:`parents_of` gives them.
+def over(reqs: list[Any]) -> list[bool] | None:
+    """Say which requests were over before this step, ``None`` when none was.
 
-    ``before`` holds, for each request of the batch, its output length before the commit and whether it
-    was over already (an overshoot step, whose tokens nobody gets). Every value was on the host anyway:
-    SGLang itself copies the accept lengths and the committed tokens.
+    Under the overlap schedule such a request may be in one more step, whose tokens nobody gets.
     """
-    reqs = batch.reqs
-    drafted = one.drafted or NO_DRAFTS
-    accepted: list[int] = result.num_correct_drafts_per_req_cpu
-    expected, crossed = one.split(extend=False)
-    outputs: list[Ids] = []
-    for req, (length, over) in zip(reqs, before, strict=True):
-        outputs.append(() if over else tuple(req.output_ids[length : visible(req)]))
-    depths = tuple(tree.depth(row) for row in parents) if parents is not None else _depths(drafted, len(reqs))
-    return VerifyStep(
+    found = [_OVER(req) != _RUNNING for req in reqs]
+    return found if any(found) else None
+
+
+def visible(reqs: list[Any]) -> list[int]:
+    """Return how many output tokens each request really has, after a stop cut."""
+    return [len(req.output_ids) if (cut := req.finished_len) is None else cut for req in reqs]
+
+
+def unseen(result: Any, steps: int | None) -> Drafted:
+    """Return the drafts of a pass whose verification was not seen: SGLang still says how many there were.
+
+    ``steps`` is the depth that the draft reaches, ``None`` for an algorithm that proposes in one go.
+    """
+    nodes: int = result.speculative_num_draft_tokens or 1
+    depth = nodes - 1 if steps is None else min(steps, nodes - 1)
+    return Drafted(nodes=nodes, depth=depth, chain=depth == nodes - 1)
+
+
+def verify_batch(
+    one: Pass, counts: Counts, before: list[int], ended: list[bool] | None, batch: Any, result: Any
+) -> VerifyBatch:
+    """Return the record of a committed verify pass.
+
+    ``before`` and ``ended`` are :func:`visible` and :func:`over` of the batch before the commit. Every value
+    was on the host anyway: SGLang itself copies the accept lengths and the committed tokens.
+    """
+    drafted = one.drafted
+    if drafted is None:
+        raise ValueError("a verify step without drafts")
+    blocks = drafted.blocks
+    tree = blocks is not None and not drafted.chain
+    bonus: int = result.num_non_draft_tokens_per_req
+    return VerifyBatch(
         t_ns=one.t_ns,
         step=one.step,
         mode=c.GRAPH if drafted.graph else c.EAGER,
-        batch_size=len(reqs),
-        uids=uids_of(reqs),
-        rows=tuple(range(len(reqs))),
-        context=tuple(
-            len(req.origin_input_ids) + length for req, (length, _) in zip(reqs, before, strict=True)
-        ),
-        drafted_depth=depths,
-        drafted_nodes=(drafted.nodes - 1,) * len(reqs),
-        accepted=tuple(accepted),
-        bonus=(result.num_non_draft_tokens_per_req,) * len(reqs),
-        committed=tuple(len(ids) for ids in outputs),
-        expected=expected,
-        crossed=crossed,
-        overshoot=tuple(over for _, over in before),
-        draft_tokens=None if drafted.tokens is None else tuple(tuple(row) for row in drafted.tokens),
-        parents=parents,
-        accepted_path=_paths(drafted, accepted),
-        output_ids=tuple(outputs),
+        uids=one.uids,
+        prompt=one.prompt,
+        before=before,
+        after=visible(batch.reqs),
+        accepted=result.num_correct_drafts_per_req_cpu,
+        bonus=bonus,
+        nodes=drafted.nodes,
+        depth=drafted.depth,
+        chain=drafted.chain,
+        expected=counts.expected,
+        crossed=counts.crossed,
+        over=ended,
+        drafts=None if blocks is None else blocks.block(0),
+        first_child=blocks.block(1) if blocks is not None and tree else None,
+        next_sibling=blocks.block(2) if blocks is not None and tree else None,
+        committed=_committed(result),
+        lead=bonus - 1,
+        free=None if one.free is None else one.free.block(0),
+        confidence=None if one.confidence is None else one.confidence.reals(),
+        view=None if one.view is None else one.view.reals(),
+        weight_version=one.weight_version,
     )
 
 
-def parents_of(drafted: Drafted, rows: int) -> tuple[Ids, ...] | None:
-    """Return the tree of each batch row as in :mod:`.tree`, ``None`` where it stayed on a device.
-
-    Raises:
-        ValueError: what SGLang handed over is no tree.
-    """
-    if drafted.chain:
-        return (tree.chain(drafted.nodes - 1),) * rows
-    if drafted.first_child is None or drafted.next_sibling is None:
+def _committed(result: Any) -> Block | None:
+    """The rows of committed tokens, padded to the stride that SGLang itself reads them with
+    (``_get_speculative_output_stride`` in ``batch_result_processor.py``)."""
+    ids = result.next_token_ids
+    if ids.device.type != "cpu":
         return None
-    return tuple(
-        tree.parents(child, sibling)
-        for child, sibling in zip(drafted.first_child, drafted.next_sibling, strict=True)
-    )
-
-
-def _depths(drafted: Drafted, rows: int) -> Ids:
-    """Of a tree that stays on a device only its bound is known: one position a draft step."""
-    return (min(drafted.steps, drafted.nodes - 1),) * rows
-
-
-def _paths(drafted: Drafted, accepted: list[int]) -> tuple[Ids, ...] | None:
-    if drafted.chain:
-        return tuple(tuple(range(count)) for count in accepted)
-    if drafted.accept_index is None:
-        return None
-    return tuple(
-        tree.accepted_path(index, row, drafted.nodes, count)
-        for row, (index, count) in enumerate(zip(drafted.accept_index, accepted, strict=True))
-    )
+    stride: int = result.speculative_output_stride or result.speculative_num_draft_tokens
+    return ids.numpy().tobytes(), ids.element_size(), stride

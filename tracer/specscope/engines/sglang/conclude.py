@@ -22,7 +22,7 @@ def capture(one: Pass, loaded: Loaded, *, seen: bool) -> int | None:
         return 0
     if one.extend is None or not loaded.target_hidden:
         return None
-    one.cross(c.AUX_CAPTURE, c.NO_SOURCE, c.DERIVED)
+    one.cross((c.AUX_CAPTURE, c.NO_SOURCE, c.DERIVED))
     return one.extend.fed_width // loaded.target_hidden
 
 
@@ -31,7 +31,8 @@ def fc_runs(one: Pass, loaded: Loaded, *, seen: bool) -> int | None:
 
     Where it was not, its crossing is concluded by the test that decides it: fc is skipped when the fed
     width equals the embedding's (``llama_eagle3.py:238``). A replayed graph whose buffer has another width
-    does not even receive the states (``eagle_draft_extend_cuda_graph_runner.py:595-605``).
+    does not even receive the states (``eagle_draft_extend_cuda_graph_runner.py:595-605``). The fc of other
+    drafts joins embedding and state and has no such test: where the forward ran, it ran.
     """
     extend, fc_in = one.extend, loaded.fc_in
     if extend is None or not extend.done or loaded.fc is None:
@@ -39,6 +40,7 @@ def fc_runs(one: Pass, loaded: Loaded, *, seen: bool) -> int | None:
     if seen and not extend.graph:
         return extend.fc_ran
     reaches = extend.buffer_width in (None, extend.fed_width)
-    if extend.fc_ran == 0 and reaches and extend.fed_width == fc_in and fc_in != loaded.fc_out:
-        one.cross(c.DRAFT_FC, c.TARGET_FED, c.DERIVED)
+    runs = not loaded.eagle3 or (extend.fed_width == fc_in and fc_in != loaded.fc_out)
+    if extend.fc_ran == 0 and reaches and runs:
+        one.cross((c.DRAFT_FC, c.TARGET_FED, c.DERIVED))
     return None

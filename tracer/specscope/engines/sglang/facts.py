@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from specscope.engines.sglang.loaded import Loaded
+from specscope import convention as c
+from specscope.engines.sglang.loaded import Loaded, draft_ids
 from specscope.records import EngineFacts
 from specscope.settings import without_userinfo
 
@@ -63,8 +64,10 @@ def version() -> str:
     return _version("sglang")
 
 
-def engine_facts(loaded: Loaded) -> EngineFacts:
-    """Return the facts of an engine that is about to serve."""
+def engine_facts(
+    loaded: Loaded, *, event: str = c.EVENT_START, more: Mapping[str, Any] | None = None
+) -> EngineFacts:
+    """Return the facts of an engine as it is now; ``more`` is added to its configuration."""
     config: dict[str, Any] = {
         "versions": {
             "sglang": version(),
@@ -75,20 +78,27 @@ def engine_facts(loaded: Loaded) -> EngineFacts:
         "device": str(loaded.target_runner.device),
         "arguments": arguments(loaded.server_args),
         "target": _model(loaded.target_runner),
-        "speculative": {"algorithm": loaded.algorithm},
+        "speculative": _speculative(loaded),
+        "vocab_size": loaded.target_runner.model_config.vocab_size,
     }
-    if loaded.eagle3:
+    if loaded.draft_runner is not None:
         config.update(_draft(loaded))
     served = getattr(loaded.server_args, "served_model_name", None) or loaded.server_args.model_path
     return EngineFacts(
         t_ns=time.monotonic_ns(),
-        event="start",
+        event=event,
         model=str(served),
         engine_name=ENGINE,
         engine_version=version(),
         speculation=not loaded.scheduler.spec_algorithm.is_none(),
-        config=config,
+        config=config if more is None else {**config, **more},
+        draft_ids=draft_ids(loaded),
     )
+
+
+def text(value: str) -> str:
+    """Return a text of the engine's that may be told: shortened, and a URL without its user."""
+    return without_userinfo(value)[:_ARGUMENT_CHARS]
 
 
 def arguments(server_args: Any) -> dict[str, Any]:
@@ -102,25 +112,35 @@ def arguments(server_args: Any) -> dict[str, Any]:
     return found
 
 
+def _speculative(loaded: Loaded) -> dict[str, Any]:
+    """Return the algorithm and, where this process drafts, its shape: attributes that it does not have
+    are left out.
+    """
+    found: dict[str, Any] = {"algorithm": loaded.algorithm}
+    for name, attribute in (
+        ("num_steps", "speculative_num_steps"),
+        ("topk", "topk"),
+        ("num_draft_tokens", "speculative_num_draft_tokens"),
+    ):
+        value = getattr(loaded.worker, attribute, None)
+        if isinstance(value, int):
+            found[name] = value
+    return found
+
+
 def _draft(loaded: Loaded) -> dict[str, Any]:
-    worker = loaded.worker
-    inner = getattr(loaded.target_runner.model, "model", None)
-    layers = _plain(getattr(inner, "layers_to_capture", None))
-    count = len(cast("list[int]", layers)) if isinstance(layers, list) and loaded.target_captures else 0
-    return {
+    found: dict[str, Any] = {
         "draft": _model(loaded.draft_runner),
-        "speculative": {
-            "algorithm": loaded.algorithm,
-            "num_steps": worker.speculative_num_steps,
-            "topk": worker.topk,
-            "num_draft_tokens": worker.speculative_num_draft_tokens,
-        },
-        # SGLang captures at the input of these layers: the output of the layer before.
-        "capture": {"layer_ids": layers, "aux_states": count, "enabled": loaded.target_captures},
         "fc": None if loaded.fc is None else {"in": loaded.fc_in, "out": loaded.fc_out},
         "d2t": {"present": loaded.map_present, "draft_vocab": loaded.draft_vocab},
-        "vocab_size": loaded.target_runner.model_config.vocab_size,
     }
+    if loaded.eagle3:
+        inner = getattr(loaded.target_runner.model, "model", None)
+        layers = _plain(getattr(inner, "layers_to_capture", None))
+        count = len(cast("list[int]", layers)) if isinstance(layers, list) and loaded.target_captures else 0
+        # SGLang captures at the input of these layers: the output of the layer before.
+        found["capture"] = {"layer_ids": layers, "aux_states": count, "enabled": loaded.target_captures}
+    return found
 
 
 def _model(runner: Any) -> dict[str, Any]:
@@ -153,7 +173,7 @@ def _plain(value: Any) -> Any:
                 return _plain(json.loads(value))
             except ValueError:
                 return None
-        return without_userinfo(value)[:_ARGUMENT_CHARS]
+        return text(value)
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {str(key): _plain(one) for key, one in items if not _SECRET.search(str(key))}

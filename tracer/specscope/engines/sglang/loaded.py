@@ -10,28 +10,45 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
+from specscope.contracts import Shape
 from specscope.identity import Ranks
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Live objects of one scheduler; ``worker`` and what follows are ``None`` without a draft."""
+    """Live objects of one scheduler; ``worker`` and what follows are ``None`` or empty without them."""
 
     scheduler: Any
     server_args: Any
     algorithm: str
-    eagle3: bool
+    """Name in :data:`specscope.contracts.CONTRACTS`, or the engine's own; ``NONE``: speculation is off."""
     ranks: Ranks
     emits: bool
     """Whether this rank tells of requests and steps: one of its tensor-parallel group, the last stage."""
     worker: Any = None
-    draft_worker: Any = None
-    draft_runner: Any = None
+    target_worker: Any = None
     target_runner: Any = None
+    draft_worker: Any = None
+    draft_runners: tuple[Any, ...] = ()
     fc: Any = None
     fc_in: int | None = None
     fc_out: int | None = None
     target_hidden: int | None = None
+
+    @property
+    def eagle3(self) -> bool:
+        """Say whether the draft reads aux hidden states of the target."""
+        return self.algorithm == "EAGLE3"
+
+    @property
+    def speculates(self) -> bool:
+        """Say whether this process verifies drafts."""
+        return self.worker is not None
+
+    @property
+    def draft_runner(self) -> Any:
+        """Return the model runner of the (first) draft model, ``None`` where there is none."""
+        return self.draft_runners[0] if self.draft_runners else None
 
     @property
     def target_captures(self) -> bool:
@@ -46,6 +63,8 @@ class Loaded:
     @property
     def draft_vocab(self) -> int | None:
         """Return the size of the draft's vocabulary as its configuration states it."""
+        if self.draft_runner is None:
+            return None
         size = getattr(self.draft_runner.model_config.hf_config, "draft_vocab_size", None)
         return size if isinstance(size, int) else None
 
@@ -54,6 +73,21 @@ class Loaded:
         """Say whether draft ids must be mapped: the draft's vocabulary is not the target's."""
         size = self.draft_vocab
         return self.map_present or (size is not None and size != self.target_runner.model_config.vocab_size)
+
+    def shape(self) -> Shape:
+        """Return what the contract of the algorithm depends on, as it stands now: steps may adapt."""
+        return Shape(
+            steps=int(getattr(self.worker, "speculative_num_steps", None) or 0)
+            if self.algorithm not in WITHOUT_STEPS
+            else 1,
+            layers=max(1, len(self.draft_runners)),
+            fc=self.fc is not None,
+            map=self.needs_map,
+        )
+
+
+WITHOUT_STEPS = ("NGRAM", "DFLASH", "DSPARK", "UNO")
+"""Algorithms that propose in one go: their number of draft steps means nothing."""
 
 
 def look(scheduler: Any) -> Loaded:
@@ -64,33 +98,33 @@ def look(scheduler: Any) -> Loaded:
     """
     ranks, emits = _ranks()
     algorithm = scheduler.spec_algorithm
-    name = str(getattr(algorithm, "name", algorithm))
-    worker = scheduler.model_worker
-    draft_worker = None if algorithm.is_none() else getattr(worker, "_draft_worker", None)
-    runner = getattr(draft_worker, "draft_runner", None)
-    if runner is None or not algorithm.is_eagle3():
-        return Loaded(
-            scheduler=scheduler,
-            server_args=scheduler.server_args,
-            algorithm=name,
-            eagle3=False,
-            ranks=ranks,
-            emits=emits,
-            target_runner=scheduler.tp_worker.model_runner,
-        )
     target = scheduler.tp_worker.model_runner
-    fc = find_fc(runner.model)
+    plain = Loaded(
+        scheduler=scheduler,
+        server_args=scheduler.server_args,
+        algorithm=_name(algorithm, scheduler),
+        ranks=ranks,
+        emits=emits,
+        target_runner=target,
+    )
+    worker = scheduler.model_worker
+    # Only the last pipeline stage drafts and verifies; the others run a plain worker.
+    if algorithm.is_none() or worker is scheduler.tp_worker:
+        return plain
+    draft_worker = getattr(worker, "draft_worker", None)
+    runners = _draft_runners(draft_worker)
+    fc = find_fc(runners[0].model) if runners else None
     return Loaded(
         scheduler=scheduler,
         server_args=scheduler.server_args,
-        algorithm=name,
-        eagle3=True,
+        algorithm=plain.algorithm,
         ranks=ranks,
         emits=emits,
         worker=worker,
-        draft_worker=draft_worker,
-        draft_runner=runner,
+        target_worker=getattr(worker, "target_worker", scheduler.tp_worker),
         target_runner=target,
+        draft_worker=draft_worker,
+        draft_runners=runners,
         fc=fc,
         fc_in=_features(fc, "in_features", "input_size"),
         fc_out=_features(fc, "out_features", "output_size"),
@@ -98,10 +132,45 @@ def look(scheduler: Any) -> Loaded:
     )
 
 
+def draft_ids(loaded: Loaded) -> bytes | None:
+    """Return which target ids the draft can propose, as :class:`specscope.records.EngineFacts` wants them.
+
+    Called before the engine serves: the map may lie on a device, and reading it waits.
+    """
+    hot = getattr(loaded.draft_worker, "hot_token_id", None)
+    if hot is None:
+        return None
+    numpy: Any = importlib.import_module("numpy")
+    vocab = int(loaded.target_runner.model_config.vocab_size)
+    marks = numpy.zeros(vocab, dtype=bool)
+    ids = hot.cpu().numpy()
+    marks[ids[(ids >= 0) & (ids < vocab)]] = True
+    return numpy.packbits(marks, bitorder="little").tobytes()
+
+
 def find_fc(model: Any) -> Any:
     """Return the module named ``fc`` of a draft model, the one nearest to its root, or ``None``."""
     named = [(name, module) for name, module in model.named_modules() if name.rsplit(".", 1)[-1] == "fc"]
     return min(named, key=lambda pair: pair[0].count("."))[1] if named else None
+
+
+def _name(algorithm: Any, scheduler: Any) -> str:
+    name = str(getattr(algorithm, "name", algorithm))
+    if name == "EAGLE" and getattr(scheduler.server_args, "enable_multi_layer_eagle", False):
+        return "MULTI_LAYER_EAGLE"
+    return name
+
+
+def _draft_runners(draft_worker: Any) -> tuple[Any, ...]:
+    """Model runners of the draft: several layers, one, or that of a plain worker (DFLASH, DSPARK)."""
+    several = getattr(draft_worker, "draft_runners", None)
+    if several:
+        return tuple(several)
+    for name in ("draft_runner", "model_runner"):
+        runner = getattr(draft_worker, name, None)
+        if runner is not None:
+            return (runner,)
+    return ()
 
 
 def _features(owner: Any, *names: str) -> int | None:
@@ -115,7 +184,7 @@ def _features(owner: Any, *names: str) -> int | None:
 def _ranks() -> tuple[Ranks, bool]:
     context: Any = importlib.import_module("sglang.srt.runtime_context")
     parallel = context.get_parallel()
-    dp = parallel.attn_dp_rank if parallel.attn_dp_size > 1 else parallel.dp_rank
+    dp = parallel.attn_dp_rank if parallel.attn_dp_size > 1 else getattr(parallel, "dp_rank", 0)
     mode = str(context.get_disagg().disaggregation_mode)
     ranks = Ranks(
         tp=parallel.tp_rank,

@@ -7,13 +7,13 @@ opens a pass and sets the expectation; a part of the path that falls silent then
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from specscope import convention as c
-from specscope.ledger import VERIFY, Contract, eagle3_contract
+from specscope.contracts import VERIFY, Contract
+from specscope.engines.sglang.copies import Copy
 from specscope.records import Crossing, DraftExtend, Expectation, HiddenStats, Ids, VerifyStep
 
 IN_TARGET: Final = "target"
@@ -28,7 +28,7 @@ OF_EXTEND: Final = frozenset(
 
 @dataclass(slots=True)
 class Extend:
-    """Facts of the draft extend of one pass."""
+    """Facts of the draft extend of one pass. ``fed_width`` 0: it was fed no hidden states."""
 
     t_ns: int
     fed_width: int
@@ -39,31 +39,38 @@ class Extend:
     graph: bool = False
     buffer_width: int | None = None
     fc_ran: int = 0
+    logits: Any = None
+    """The engine's logits output of the draft's forward; its rows are those of the batch once it is done."""
+    confidence: Copy | None = None
 
 
 @dataclass(slots=True)
 class Drafted:
-    """What was handed to the verifier and what it answered, as host values; ``None``: on a device."""
+    """What was handed to the verifier: ``nodes`` tokens a row that reach ``depth`` positions."""
 
     nodes: int
-    steps: int
+    depth: int
     chain: bool
-    tokens: list[list[int]] | None = None
-    first_child: list[list[int]] | None = None
-    next_sibling: list[list[int]] | None = None
-    accept_index: list[list[int]] | None = None
+    blocks: Copy | None = None
+    """Tokens [rows, nodes], and of a tree first child and next sibling of each node."""
     graph: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class Pass:
-    """A pass under way. ``kind`` is ``ledger.PREFILL`` or ``ledger.VERIFY``."""
+    """A pass under way. ``kind`` is ``contracts.PREFILL`` or ``contracts.VERIFY``."""
 
     kind: str
     step: int
     t_ns: int
+    reqs: list[Any]
     uids: tuple[str, ...]
+    prompt: Ids = ()
+    """Prompt tokens of each request."""
     cached: Ids = ()
+    weight_version: int = 0
+    sampled: bool = False
+    """Whether confidence and the target's view are taken in this step."""
     inside: str = IN_TARGET
     packed: int | None = None
     """Aux hidden states that the target packed; ``None``: its packing was not called."""
@@ -71,43 +78,69 @@ class Pass:
     fc_ran: int | None = None
     extend: Extend | None = None
     drafted: Drafted | None = None
+    drafts: list[Any] = field(default_factory=list[Any])
+    """Draft logits of the self-fed forwards of a sampled step, one tensor [rows * topk, draft vocabulary]."""
+    confidence: Copy | None = None
+    view: Copy | None = None
+    free: Copy | None = None
     expected: Mapping[Expectation, int] = field(default_factory=dict[Expectation, int])
-    crossed: Counter[Crossing] = field(default_factory=Counter[Crossing])
+    crossed: list[Crossing] = field(default_factory=list[Crossing])
 
-    def cross(self, boundary: str, source: str, mode: str, count: int = 1) -> None:
+    def cross(self, crossing: Crossing, count: int = 1) -> None:
         """Count ``count`` crossings."""
-        if count:
-            self.crossed[boundary, source, mode] += count
+        if count == 1:
+            self.crossed.append(crossing)
+        else:
+            self.crossed.extend([crossing] * count)
 
-    def split(self, *, extend: bool) -> tuple[dict[Expectation, int], dict[Crossing, int]]:
-        """Return (expected, crossed) of the draft extend's record, or of the pass's own.
 
-        Together both hold every expectation and crossing of the pass once. Without a draft extend the
-        pass's own record holds them all.
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a pass had to cross and crossed: on its own record, and on that of its draft extend."""
+
+    expected: dict[Expectation, int]
+    crossed: dict[Crossing, int]
+    extend_expected: dict[Expectation, int]
+    extend_crossed: dict[Crossing, int]
+
+
+class Counting:
+    """Sums the crossings of passes. Passes that cross the same get the same object: there are few kinds."""
+
+    LIMIT: Final = 256
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._known: dict[tuple[object, ...], Counts] = {}
+
+    def of(self, one: Pass, agreed: Contract) -> Counts:
+        """Return the counts of a pass that must cross what ``agreed`` says.
+
+        Together its own and the draft extend's hold every expectation and crossing once. Without a draft
+        extend the pass's own hold them all: that is the gap.
         """
-        apart = self.extend is not None
-        expected = {k: n for k, n in self.expected.items() if (apart and k in OF_EXTEND) == extend}
-        crossed = {k: n for k, n in self.crossed.items() if (apart and k[:2] in OF_EXTEND) == extend}
-        return expected, crossed
+        apart = one.extend is not None
+        key = (id(agreed), one.kind, apart, *one.crossed)
+        found = self._known.get(key)
+        if found is None:
+            found = _split(agreed.of(one.kind), one.crossed, apart=apart)
+            if len(self._known) < self.LIMIT:
+                self._known[key] = found
+        return found
 
 
-@cache
-def contract(num_steps: int, has_fc: bool, has_map: bool) -> Contract:
-    """Return what one pass must cross when the draft takes ``num_steps`` steps.
-
-    With 0 steps (SGLang's adaptive speculation switches drafting off for large batches) the target still
-    verifies and commits, but nothing is expected of the draft.
-    """
-    full = eagle3_contract(num_steps=num_steps, has_fc=has_fc, has_map=has_map)
-    if num_steps > 0:
-        return full
-    still = (c.TARGET_VERIFY, c.ENGINE_COMMIT)
-    return Contract(full.prefill, {k: n for k, n in full.verify.items() if k[0] in still})
+def _split(expected: Mapping[Expectation, int], crossed: Iterable[Crossing], *, apart: bool) -> Counts:
+    seen = Counter(crossed)
+    return Counts(
+        expected={k: n for k, n in expected.items() if not (apart and k in OF_EXTEND)},
+        crossed={k: n for k, n in seen.items() if not (apart and k[:2] in OF_EXTEND)},
+        extend_expected={k: n for k, n in expected.items() if apart and k in OF_EXTEND},
+        extend_crossed={k: n for k, n in seen.items() if apart and k[:2] in OF_EXTEND},
+    )
 
 
-def extend_record(one: Pass, extend: Extend, fc_in: int | None) -> DraftExtend:
+def extend_record(one: Pass, extend: Extend, fc_in: int | None, counts: Counts) -> DraftExtend:
     """Return the record of the draft extend of a pass that ended."""
-    expected, crossed = one.split(extend=True)
     return DraftExtend(
         t_ns=extend.t_ns,
         step=one.step,
@@ -120,14 +153,14 @@ def extend_record(one: Pass, extend: Extend, fc_in: int | None) -> DraftExtend:
         fc_in=fc_in,
         fc_ran=one.fc_ran,
         hidden=extend.hidden,
-        expected=expected,
-        crossed=crossed,
+        expected=counts.extend_expected,
+        crossed=counts.extend_crossed,
+        confidence=None if extend.confidence is None else extend.confidence.reals(),
     )
 
 
-def given_up(one: Pass) -> VerifyStep:
+def given_up(one: Pass, counts: Counts) -> VerifyStep:
     """Return the record of a verify pass that was never committed: its counts, and no row."""
-    expected, crossed = one.split(extend=False)
     none: Ids = ()
     return VerifyStep(
         t_ns=one.t_ns,
@@ -142,6 +175,6 @@ def given_up(one: Pass) -> VerifyStep:
         accepted=none,
         bonus=none,
         committed=none,
-        expected=expected,
-        crossed=crossed,
+        expected=counts.expected,
+        crossed=counts.crossed,
     )

@@ -8,13 +8,15 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
-from specscope.engines.sglang import commit, conclude, hidden, hooks, passes
+from specscope.contracts import PREFILL, VERIFY, contract
+from specscope.engines.sglang import commit, conclude, hidden, hooks, passes, sanity
+from specscope.engines.sglang.copies import Copies
 from specscope.engines.sglang.hooks import Guard
-from specscope.engines.sglang.loaded import Loaded
-from specscope.engines.sglang.passes import Drafted, Extend, Pass
-from specscope.engines.sglang.requests import Requests, uids_of, visible
-from specscope.ledger import PREFILL, VERIFY
-from specscope.records import DraftExtend, PrefillPass, VerifyStep
+from specscope.engines.sglang.loaded import WITHOUT_STEPS, Loaded
+from specscope.engines.sglang.passes import Counts, Drafted, Extend, Pass
+from specscope.engines.sglang.requests import Requests, uids_of
+from specscope.engines.sglang.sampling import Sampling
+from specscope.records import DraftExtend, PrefillPass, VerifyBatch, VerifyStep
 
 if TYPE_CHECKING:
     from specscope.recorder import Recorder
@@ -29,22 +31,41 @@ is the same one throughout, the batch is a copy (design note 4.3).
 UNCOMMITTED: Final = 3
 """Verify passes that may wait for their commit: one with the overlap schedule, and room to spare."""
 
+CAPTURED: Final = (c.AUX_CAPTURE, c.NO_SOURCE, c.EAGER)
+PROPOSED: Final = (c.DRAFT_PROPOSE, c.NO_SOURCE, c.EAGER)
+PROPOSED_SEEN: Final = (c.DRAFT_PROPOSE, c.NO_SOURCE, c.DERIVED)
+MAPPED: Final = (c.DRAFT_MAP, c.NO_SOURCE, c.DERIVED)
+TARGET_FED: Final = (c.DRAFT_FORWARD, c.TARGET_FED, c.EAGER)
+SELF_FED: Final = (c.DRAFT_FORWARD, c.SELF_FED, c.EAGER)
+FC_TARGET_FED: Final = (c.DRAFT_FC, c.TARGET_FED, c.EAGER)
+FC_SELF_FED: Final = (c.DRAFT_FC, c.SELF_FED, c.EAGER)
+COMMITTED: Final = (c.ENGINE_COMMIT, c.NO_SOURCE, c.EAGER)
+
+Before = tuple[list[int], list[bool] | None]
+
 
 class Path:
     """State between the hooks. All callbacks run on the scheduler's only thread."""
 
     def __init__(self, recorder: Recorder, loaded: Loaded, requests: Requests) -> None:
-        """Trace ``loaded``, whose draft is an EAGLE-3 one."""
+        """Trace the speculative path of ``loaded``."""
         self._recorder = recorder
         self._loaded = loaded
         self._requests = requests
         self._now: Pass | None = None
         self._waiting: deque[Pass] = deque()
-        self._has_fc = loaded.fc is not None
-        self._has_map = loaded.needs_map
-        self._trees = Guard("draft_tree", (), recorder)
+        self._counting = passes.Counting()
+        self._shape = loaded.shape()
+        self._batch: tuple[list[Any], tuple[str, ...], tuple[int, ...]] = ([], (), ())
+        self._takes_drafts = loaded.emits or recorder.ranks is not None
         self._statistics = Guard("hidden_statistics", (), recorder)
         self._statistics.armed = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
+        self.copies = Copies()
+        self.sampling = Sampling(recorder, loaded, self.copies)
+        self.weight_version = 0
+        """Raised by whoever sees the engine take new weights."""
+        self.sees_propose = False
+        """Whether a hook sees the proposal itself; else it is concluded from what is verified."""
         self.packing: Guard | None = None
         """The hook on the packing of aux hidden states, once it is in place."""
         self.fc: Guard | None = None
@@ -53,18 +74,30 @@ class Path:
     # --- the forward: opens and closes a pass -----------------------------------------------------
 
     def forward_begins(self, batch: Any, *_args: Any, **_kwargs: Any) -> None:
-        """Before ``EAGLEWorkerV2.forward_batch_generation``."""
+        """Before ``forward_batch_generation`` of the scheduler's speculative worker."""
         self._now = None
         mode = batch.forward_mode
-        if mode.is_idle() or not batch.reqs:
+        reqs: list[Any] = batch.reqs
+        if mode.is_idle() or not reqs:
             return
         prefill = mode.is_extend() or batch.is_extend_in_batch
+        known, uids, prompt = self._batch
+        if known != reqs:  # the same requests as in the step before, mostly
+            uids = uids_of(reqs)
+            prompt = tuple([len(req.origin_input_ids) for req in reqs])
+            known = reqs.copy()
+            self._batch = (known, uids, prompt)
+        step: int = batch.forward_iter
         self._now = Pass(
             kind=PREFILL if prefill else VERIFY,
-            step=batch.forward_iter,
+            step=step,
             t_ns=time.monotonic_ns(),
-            uids=uids_of(batch.reqs),
-            cached=tuple(req.cached_tokens for req in batch.reqs) if prefill else (),
+            reqs=known,
+            uids=uids,
+            prompt=prompt,
+            cached=tuple([req.cached_tokens for req in reqs]) if prefill else (),
+            sampled=self.sampling.takes(step),
+            weight_version=self.weight_version,
         )
 
     def forward_ended(self, _token: Any, result: Any, _batch: Any, *_args: Any, **_kwargs: Any) -> None:
@@ -72,15 +105,14 @@ class Path:
         one, self._now = self._now, None
         if one is None:
             return
-        agreed = passes.contract(self._loaded.worker.speculative_num_steps, self._has_fc, self._has_map)
-        one.expected = agreed.of(one.kind)
-        packing_seen = _sound(self.packing) and not result.can_run_cuda_graph
-        one.aux_states = conclude.capture(one, self._loaded, seen=packing_seen)
+        if self._loaded.eagle3:
+            packing_seen = _sound(self.packing) and not result.can_run_cuda_graph
+            one.aux_states = conclude.capture(one, self._loaded, seen=packing_seen)
         one.fc_ran = conclude.fc_runs(one, self._loaded, seen=_sound(self.fc))
         if one.kind == PREFILL:
-            expected, crossed = one.split(extend=False)
-            self._tell(PrefillPass(one.t_ns, one.step, one.uids, one.cached, expected, crossed))
-            self._tell_extend(one)
+            counts = self._counts(one)
+            self._tell(PrefillPass(one.t_ns, one.step, one.uids, one.cached, counts.expected, counts.crossed))
+            self._tell_extend(one, counts)
             return
         setattr(result, PASS, one)
         self._waiting.append(one)
@@ -98,12 +130,12 @@ class Path:
             one.packed = len(aux_hidden_states)  # pyright: ignore[reportUnknownArgumentType]
         elif self._loaded.target_hidden:
             one.packed = aux_hidden_states.shape[-1] // self._loaded.target_hidden
-        one.cross(c.AUX_CAPTURE, c.NO_SOURCE, c.EAGER)
+        one.cross(CAPTURED)
 
     # --- draft: proposal, forwards, fc, map ---------------------------------------------------------
 
     def propose_begins(self, *_args: Any, **_kwargs: Any) -> str:
-        """Before ``EagleDraftWorker.draft``."""
+        """Before ``draft`` of the draft worker, or NGRAM's look-up."""
         return self._enter(passes.IN_PROPOSE)
 
     def propose_ended(self, token: str, _result: Any, *_args: Any, **_kwargs: Any) -> None:
@@ -113,16 +145,24 @@ class Path:
             return
         one.inside = token
         if one.kind == VERIFY:
-            one.cross(c.DRAFT_PROPOSE, c.NO_SOURCE, c.EAGER)
+            one.cross(PROPOSED)
             if self._loaded.map_present:
-                one.cross(c.DRAFT_MAP, c.NO_SOURCE, c.DERIVED)
+                one.cross(MAPPED)
+            self.sampling.proposed(one)
 
-    def draft_ran(self, _token: Any, _result: Any, *_args: Any, **_kwargs: Any) -> None:
-        """After ``forward`` of the draft's model runner."""
+    def draft_ran(self, _token: Any, result: Any, *_args: Any, **_kwargs: Any) -> None:
+        """After ``forward`` of a draft's model runner."""
         one = self._now
-        if one is not None:
-            source = c.TARGET_FED if one.inside == passes.IN_EXTEND else c.SELF_FED
-            one.cross(c.DRAFT_FORWARD, source, c.EAGER)
+        if one is None:
+            return
+        if one.inside == passes.IN_EXTEND:
+            one.cross(TARGET_FED)
+            if one.extend is not None:
+                one.extend.logits = result.logits_output
+        else:
+            one.cross(SELF_FED)
+            if one.sampled:
+                one.drafts.append(result.logits_output.next_token_logits)
 
     def fc_ran(self, *_args: Any) -> None:
         """In a forward hook of the draft's fc module."""
@@ -131,65 +171,67 @@ class Path:
             return
         if one.inside == passes.IN_EXTEND and one.extend is not None:
             one.extend.fc_ran += 1
-            one.cross(c.DRAFT_FC, c.TARGET_FED, c.EAGER)
+            one.cross(FC_TARGET_FED)
         else:
-            one.cross(c.DRAFT_FC, c.SELF_FED, c.EAGER)
+            one.cross(FC_SELF_FED)
 
-    def graph_replayed(self, _token: Any, _result: Any, runner: Any, *_args: Any, **_kwargs: Any) -> None:
+    def graph_replayed(self, _token: Any, result: Any, runner: Any, *_args: Any, **_kwargs: Any) -> None:
         """After ``execute`` of one of the draft's CUDA graph runners."""
         one = self._now
         if one is None:
             return
         if one.inside == passes.IN_EXTEND and one.extend is not None:
             one.extend.graph = True
+            one.extend.logits = result
             states = getattr(getattr(runner, "buffers", None), "hidden_states", None)
             one.extend.buffer_width = None if states is None else int(states.shape[-1])
-            one.cross(c.DRAFT_FORWARD, c.TARGET_FED, c.GRAPH)
+            one.cross((c.DRAFT_FORWARD, c.TARGET_FED, c.GRAPH))
         else:
-            steps = self._loaded.worker.speculative_num_steps
-            one.cross(c.DRAFT_FORWARD, c.SELF_FED, c.GRAPH, steps - 1)
+            # What was captured is the whole loop over the draft's steps (``draft_forward``).
+            agreed = contract(self._loaded.algorithm, self._loaded.shape())
+            times = agreed.verify.get((c.DRAFT_FORWARD, c.SELF_FED), 0)
+            one.cross((c.DRAFT_FORWARD, c.SELF_FED, c.GRAPH), times)
+            fc = agreed.verify.get((c.DRAFT_FC, c.SELF_FED), 0)
+            one.cross((c.DRAFT_FC, c.SELF_FED, c.GRAPH), fc)
 
     # --- draft extend -------------------------------------------------------------------------------
 
     def extend_prefill_begins(
         self, batch: Any, target_hidden_states: Any, *_args: Any, **_kwargs: Any
     ) -> str:
-        """Before ``EagleDraftWorker._draft_extend_for_prefill``: states are [tokens, width]."""
+        """Before ``_draft_extend_for_prefill``: states are [tokens, width], ``None`` for STANDALONE."""
         lengths: list[int] = list(batch.extend_lens)
         starts = list(accumulate(lengths, initial=0))[:-1]
-        return self._extend_begins(batch, target_hidden_states, starts, lengths)
+        return self._extend_begins(target_hidden_states, starts, lengths)
 
     def extend_decode_begins(self, batch: Any, batch_result: Any, *_args: Any, **_kwargs: Any) -> str:
-        """Before ``EagleDraftWorker._draft_extend_for_decode``: states are [rows * nodes, width].
+        """Before ``_draft_extend_for_decode``: states are [rows * nodes, width], ``None`` for STANDALONE.
 
         Each request has one block of ``nodes`` rows with the kept ones in front (accepted drafts and the
         root): only these are looked at, the rest is overwritten later.
         """
         lengths: list[int] = []
-        if hidden.on_host(batch_result.accept_lens):
+        if self._statistics.armed and hidden.on_host(batch_result.accept_lens):
             lengths = batch_result.accept_lens.tolist()
         nodes = batch_result.speculative_num_draft_tokens
         starts = [row * nodes for row in range(len(lengths))]
-        return self._extend_begins(batch, batch_result.logits_output.hidden_states, starts, lengths)
+        return self._extend_begins(batch_result.logits_output.hidden_states, starts, lengths)
 
-    def _extend_begins(self, batch: Any, states: Any, starts: list[int], lengths: list[int]) -> str:
+    def _extend_begins(self, states: Any, starts: list[int], lengths: list[int]) -> str:
         outer = self._enter(passes.IN_EXTEND)
         one = self._now
-        if one is None or states is None:
+        if one is None:
             return outer
-        uids = uids_of(batch.reqs)
         statistics: Any = hooks.FAILED
-        if len(lengths) == len(uids) and hidden.on_host(states):
+        if len(lengths) == len(one.uids) and hidden.on_host(states):
             # Guarded apart: should they fail, what was fed and whether fc ran is still told.
             statistics = self._statistics.run(hidden.statistics, states, starts, lengths)
-        if statistics is hooks.FAILED:
-            statistics = (None,) * len(uids)
         one.extend = Extend(
             t_ns=time.monotonic_ns(),
-            fed_width=int(states.shape[-1]),
-            dtype=str(states.dtype).removeprefix("torch."),
-            uids=uids,
-            hidden=statistics,
+            fed_width=0 if states is None else int(states.shape[-1]),
+            dtype="" if states is None else str(states.dtype).removeprefix("torch."),
+            uids=one.uids,
+            hidden=(None,) * len(one.uids) if statistics is hooks.FAILED else statistics,
         )
         return outer
 
@@ -199,48 +241,97 @@ class Path:
         if one is None:
             return
         one.inside = token
-        if one.extend is not None:
-            one.extend.done = True
-            mode = c.GRAPH if one.extend.graph else c.EAGER
-            one.cross(c.DRAFT_EXTEND, c.TARGET_FED, mode)
+        extend = one.extend
+        if extend is not None:
+            extend.done = True
+            one.cross((c.DRAFT_EXTEND, c.TARGET_FED, c.GRAPH if extend.graph else c.EAGER))
+            self.sampling.extended(one, extend)
 
     # --- verify and commit --------------------------------------------------------------------------
 
-    def verify_begins(self, batch: Any, *_args: Any, **_kwargs: Any) -> Drafted | None:
-        """Before ``EAGLEWorkerV2.verify``: read the tree before the engine works on it."""
-        verify_input = batch.spec_info
-        if self._now is None:
+    def target_begins(
+        self,
+        batch: Any,
+        forward_batch: Any = None,
+        pp_proxy_tensors: Any = None,
+        is_verify: bool = False,
+        *_args: Any,
+        **_kwargs: Any,
+    ) -> Drafted | None:
+        """Before ``forward_batch_generation`` of the target's worker, which verifies for every algorithm.
+
+        The drafts are read before the engine works on them.
+        """
+        one = self._now
+        if not is_verify or one is None:
             return None
-        nodes = verify_input.draft_token_num
-        drafted = Drafted(nodes=nodes, steps=verify_input.spec_steps, chain=verify_input.topk == 1)
-        if self._loaded.emits and hidden.on_host(verify_input.draft_token):
-            drafted.tokens = verify_input.draft_token.view(-1, nodes)[:, 1:].tolist()
-            if not drafted.chain:
-                drafted.first_child = verify_input.retrieve_next_token.tolist()
-                drafted.next_sibling = verify_input.retrieve_next_sibling.tolist()
+        source = batch if forward_batch is None else forward_batch
+        info = source.spec_info
+        if getattr(getattr(info, "spec_input_type", None), "name", "") == "UNO_DRAFT":
+            # UNO drafts with the target itself (``uno_worker_v2.py``, ``_run_draft_block``).
+            if PROPOSED not in one.crossed:
+                one.cross(PROPOSED)
+            return None
+        tokens = getattr(info, "draft_token", None)
+        tokens = source.input_ids if tokens is None else tokens
+        rows = len(one.uids)
+        nodes = tokens.numel() // rows
+        links = getattr(info, "retrieve_next_token", None)
+        drafted = Drafted(
+            nodes=nodes,
+            # NGRAM's trees have no bound but their nodes (``ngram_info.py``, ``max_tree_depth``).
+            depth=min(getattr(info, "spec_steps", nodes - 1), nodes - 1),
+            chain=links is None or getattr(info, "tree_topk", 1) == 1,
+        )
+        if self._takes_drafts and nodes * rows == tokens.numel():
+            blocks = [tokens] if drafted.chain else [tokens, links, info.retrieve_next_sibling]
+            drafted.blocks = self.copies.start(blocks, [nodes] * len(blocks))
+        if nodes > 1 and not self.sees_propose and one.kind == VERIFY and PROPOSED not in one.crossed:
+            one.cross(PROPOSED_SEEN)
         return drafted
 
-    def verify_ended(self, token: Drafted | None, result: Any, *_args: Any, **_kwargs: Any) -> None:
+    def target_ended(self, token: Drafted | None, result: Any, *_args: Any, **_kwargs: Any) -> None:
         """After it."""
         one = self._now
         if one is None or token is None:
             return
         token.graph = bool(result.can_run_cuda_graph)
-        if token.tokens is not None and hidden.on_host(result.accept_index):
-            token.accept_index = result.accept_index.tolist()
         one.drafted = token
-        one.cross(c.TARGET_VERIFY, c.NO_SOURCE, c.GRAPH if token.graph else c.EAGER)
+        one.cross((c.TARGET_VERIFY, c.NO_SOURCE, c.GRAPH if token.graph else c.EAGER))
 
-    def commit_begins(self, _processor: Any, batch: Any, result: Any) -> list[tuple[int, bool]] | None:
-        """Before ``process_batch_result_decode``: (output tokens, already over) of each request."""
+    def accept_begins(
+        self, _verify_input: Any, batch: Any, logits_output: Any, *_args: Any, **_kwargs: Any
+    ) -> None:
+        """Before ``eagle_sample``: the target's logits are not edited yet."""
+        if self._now is not None:
+            self.sampling.before_grammar(self._now, batch, logits_output)
+
+    def accept_ended(
+        self,
+        _token: Any,
+        result: Any,
+        verify_input: Any,
+        _batch: Any,
+        logits_output: Any,
+        *_args: Any,
+        **_kwargs: Any,
+    ) -> None:
+        """After it: (predicted tokens, accept lengths, accepted nodes)."""
+        one = self._now
+        if one is not None and one.sampled:
+            self.sampling.accepted(one, verify_input, logits_output, result)
+
+    def commit_begins(self, _processor: Any, batch: Any, result: Any) -> Before | None:
+        """Before ``process_batch_result_decode``: output tokens and whether over, of each request."""
         if getattr(result, PASS, None) is None:
             return None
-        before = [(visible(req), req.finished_reason is not None or req.is_retracted) for req in batch.reqs]
+        reqs: list[Any] = batch.reqs
+        before = (commit.visible(reqs), commit.over(reqs))
         self._requests.hold()
         return before
 
     def commit_ended(
-        self, token: list[tuple[int, bool]] | None, _result: Any, _processor: Any, batch: Any, result: Any
+        self, token: Before | None, _result: Any, _processor: Any, batch: Any, result: Any
     ) -> None:
         """After it: the step is complete; only now is told what the request really got."""
         if token is None:
@@ -251,25 +342,31 @@ class Path:
             if one in self._waiting:
                 self._waiting.remove(one)
                 if result.num_correct_drafts_per_req_cpu is None:
+                    # Set for every result of a speculating engine (``_resolve_spec_v2_tokens``): a version
+                    # that keeps the counts elsewhere must not look like one that does not commit.
                     self._give_up(one)
-                else:
-                    one.cross(c.ENGINE_COMMIT, c.NO_SOURCE, c.EAGER)
-                    self._committed(one, token, batch, result)
+                    raise LookupError("num_correct_drafts_per_req_cpu of the result is None")
+                one.cross(COMMITTED)
+                self._committed(one, token, batch, result)
         finally:
             self._requests.release()
 
-    def _committed(self, one: Pass, before: list[tuple[int, bool]], batch: Any, result: Any) -> None:
-        # Guarded apart: an odd tree must not cost the acceptance counts.
-        parents = self._trees.run(commit.parents_of, one.drafted or commit.NO_DRAFTS, len(batch.reqs))
+    def _committed(self, one: Pass, token: Before, batch: Any, result: Any) -> None:
+        counts = self._counts(one)
         try:
-            record = commit.verify_step(
-                one, before, None if parents is hooks.FAILED else parents, batch, result
-            )
+            if one.drafted is None:
+                one.drafted = commit.unseen(result, self._steps())
+            record = commit.verify_batch(one, counts, *token, batch, result)
+            sanity.check(record)
         except Exception:
             self._give_up(one)
             raise
+        ranks = self._recorder.ranks
+        if ranks is not None and record.committed is not None:
+            drafts = None if record.drafts is None else record.drafts[0]
+            ranks.add(one.step, drafts, bytes(record.accepted) + record.committed[0])
         self._tell(record)
-        self._tell_extend(one)
+        self._tell_extend(one, counts)
 
     def close(self) -> None:
         """Count what still waits for a commit that will not come."""
@@ -285,15 +382,24 @@ class Path:
         outer, one.inside = one.inside, inside
         return outer
 
+    def _counts(self, one: Pass) -> Counts:
+        if self._loaded.worker.speculative_num_steps != self._shape.steps:
+            self._shape = self._loaded.shape()
+        return self._counting.of(one, contract(self._loaded.algorithm, self._shape))
+
+    def _steps(self) -> int | None:
+        return None if self._loaded.algorithm in WITHOUT_STEPS else self._shape.steps
+
     def _give_up(self, one: Pass) -> None:
-        self._tell(passes.given_up(one))
-        self._tell_extend(one)
+        counts = self._counts(one)
+        self._tell(passes.given_up(one, counts))
+        self._tell_extend(one, counts)
 
-    def _tell_extend(self, one: Pass) -> None:
+    def _tell_extend(self, one: Pass, counts: Counts) -> None:
         if one.extend is not None:
-            self._tell(passes.extend_record(one, one.extend, self._loaded.fc_in))
+            self._tell(passes.extend_record(one, one.extend, self._loaded.fc_in, counts))
 
-    def _tell(self, record: PrefillPass | VerifyStep | DraftExtend) -> None:
+    def _tell(self, record: PrefillPass | VerifyBatch | VerifyStep | DraftExtend) -> None:
         self._recorder.ledger.add(record.expected, record.crossed)
         if self._loaded.emits:
             self._recorder.emit(record)

@@ -7,16 +7,24 @@ rest is looked up on what the engine has built by then (all workers, models and 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import multiprocessing
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from specscope import convention as c
 from specscope import settings as settings_module
 from specscope.identity import new_instance
+
+if TYPE_CHECKING:
+    from specscope.engines.sglang.path import Path
+    from specscope.recorder import Recorder
+
+T = TypeVar("T")
 
 TARGET: Final = "sglang.srt.managers.scheduler.Scheduler.run_event_loop"
 SCHEDULER_MODULE: Final = "sglang.srt.managers.scheduler"
@@ -48,9 +56,20 @@ def _register() -> None:
     if first and os.environ.get(MADE_INSTANCE, "") == settings.instance:
         os.environ[settings_module.INSTANCE] = os.environ[MADE_INSTANCE] = new_instance()
     # A process that has not loaded the scheduler is none, and is spared the import.
-    if SCHEDULER_MODULE in sys.modules:
-        registry: Any = importlib.import_module("sglang.srt.plugins.hook_registry")
+    scheduler = SCHEDULER_MODULE in sys.modules
+    registry: Any = importlib.import_module("sglang.srt.plugins.hook_registry")
+    if first or scheduler:
+        from specscope.engines.sglang import context
+
+        context.register(registry, main=first)
+    if scheduler:
         registry.HookRegistry.register(TARGET, serve, registry.HookType.AROUND)
+        # Drafts are loaded long before that.
+        from specscope.engines.sglang import weight_load
+
+        reason = weight_load.register(registry)
+        if reason:
+            announce(logging.WARNING, f"loads of weights are not watched: {reason}")
 
 
 def serve(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
@@ -75,10 +94,13 @@ def _start(scheduler: Any) -> Callable[[], None] | None:
 def _trace(scheduler: Any) -> Callable[[], None]:
     # Imported here: the main process and the detokenizer pay for none of it.
     from specscope import recorder as recorder_module
-    from specscope.engines.sglang import facts, install, loaded
+    from specscope.engines.sglang import facts, group, install, loaded, weight_events
 
     settings = settings_module.read()
-    engine = loaded.look(scheduler)
+    try:
+        engine = loaded.look(scheduler)
+    except Exception as error:  # noqa: BLE001 - told as what it is: nothing of this engine can be seen
+        return _blind(settings, f"this scheduler is not built as we know it: {type(error).__name__}: {error}")
     _check_instance(settings, engine.server_args)
     recorder = recorder_module.start(
         settings,
@@ -87,18 +109,25 @@ def _trace(scheduler: Any) -> Callable[[], None]:
         engine_name=facts.ENGINE,
         engine_version=facts.version(),
     )
+    # Each part by itself: what one engine version has lost must not cost the others.
+    _part("comparing ranks", lambda: recorder.compare_ranks(group.size()))
+    weights = _part("weights", lambda: weight_events.WeightEvents(engine, recorder))
+    more = {} if weights is None else _part("weights", weights.config) or {}
+    _part("configuration", lambda: recorder.emit(facts.engine_facts(engine, more=more)))
+    path: Path | None = None
     try:
-        recorder.emit(facts.engine_facts(engine))
         path = install.start(engine, recorder)
-    except Exception:
-        recorder.close()
-        raise
-    traced = engine.algorithm if engine.eagle3 else "requests only"
+    except Exception as error:  # noqa: BLE001 - likewise
+        why = f"the hooks could not be put: {type(error).__name__}: {error}"
+        _disarm_all(recorder, why, c.ARMING_CHANGED)
+        say(logging.WARNING, f"not traced: {why}")
+    if weights is not None:
+        for reason in _part("weights", lambda: weights.install(path)) or ():
+            say(logging.WARNING, f"not traced: {reason}")
+    traced = engine.algorithm if path is not None else "requests only"
     endpoint = settings_module.without_userinfo(settings.endpoint)
     say(logging.INFO, f"tracing {traced} at detail {settings.detail} to {endpoint}")
-    if facts.version() != facts.TESTED_VERSION:
-        tested = facts.TESTED_VERSION
-        say(logging.WARNING, f"SGLang {facts.version()} was not tested, {tested} was; each symbol is checked")
+    _warn_of_version()
 
     def stop() -> None:
         try:
@@ -108,6 +137,47 @@ def _trace(scheduler: Any) -> Callable[[], None]:
             recorder.close()
 
     return _guarded(stop)
+
+
+def _blind(settings: settings_module.Settings, why: str) -> Callable[[], None]:
+    """Tell of an engine of which nothing can be seen: that it lives, and why there is no more."""
+    from specscope import recorder as recorder_module
+    from specscope.engines.sglang import facts
+    from specscope.identity import Ranks
+
+    recorder = recorder_module.start(
+        settings,
+        role="scheduler",
+        ranks=Ranks(),
+        engine_name=facts.ENGINE,
+        engine_version=facts.version(),
+    )
+    _disarm_all(recorder, why, c.ARMING_CHANGED)
+    say(logging.WARNING, f"only heartbeats are sent: {why}")
+    _warn_of_version()
+    return _guarded(recorder.close)
+
+
+def _disarm_all(recorder: Recorder, why: str, state: str) -> None:
+    for boundary in c.BOUNDARIES:
+        recorder.ledger.disarm(boundary, why, state)
+
+
+def _part(what: str, start: Callable[[], T]) -> T | None:
+    """Return what ``start`` does; ``None`` where it failed, which is said."""
+    try:
+        return start()
+    except Exception as error:  # noqa: BLE001 - the engine serves, and the other parts are traced
+        say(logging.WARNING, f"not traced: {what}: {type(error).__name__}: {error}")
+        return None
+
+
+def _warn_of_version() -> None:
+    from specscope.engines.sglang import facts
+
+    if facts.version() != facts.TESTED_VERSION:
+        tested = facts.TESTED_VERSION
+        say(logging.WARNING, f"SGLang {facts.version()} was not tested, {tested} was; each symbol is checked")
 
 
 def _guarded(stop: Callable[[], None]) -> Callable[[], None]:
@@ -140,4 +210,5 @@ def announce(level: int, text: str) -> None:
     if logging.getLogger().handlers and _logger.isEnabledFor(level):
         say(level, text)
     else:
-        print(f"specscope: {text}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError, ValueError):  # its log's disk is full, or stderr is closed
+            print(f"specscope: {text}", file=sys.stderr, flush=True)

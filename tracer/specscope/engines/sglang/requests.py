@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
+from specscope.engines.sglang import context
 from specscope.identity import ArrivalOrdinals, request_uid
 from specscope.records import RequestFinished, RequestStarted
 
@@ -91,10 +92,15 @@ class Requests:
                 prompt_tokens=len(prompt),
                 temperature=_temperature(sampling),
                 max_tokens=sampling.max_new_tokens if isinstance(sampling.max_new_tokens, int) else None,
-                trace=_trace(getattr(req.time_stats, "trace_ctx", None)),
+                trace=_trace(getattr(req.time_stats, "trace_ctx", None)) or context.carried(recv_req),
                 prompt_ids=tuple(prompt[-PROMPT_IDS:]),
             )
         )
+
+    def queued(self, req: Any, *_args: Any, **_kwargs: Any) -> None:
+        """Before ``Scheduler._add_request_to_queue``: of requests that were not seen to be made."""
+        if getattr(req, MARK, None) is None:
+            self.created(None, req, None)
 
     def _kind(self, rid: str, req: Any, recv_req: Any, sampling: Any) -> str:
         if rid.startswith(HEALTH_CHECK_PREFIX):
@@ -103,7 +109,7 @@ class Requests:
         # request can be one; and then it must be exactly that request.
         first, self._warmup_possible = self._warmup_possible, False
         if first and sampling.max_new_tokens == WARMUP_NEW_TOKENS:
-            text = getattr(recv_req, "input_text", None)
+            text = getattr(recv_req or req, "input_text" if recv_req else "origin_input_text", None)
             if text == WARMUP_TEXT or (text is None and list(req.origin_input_ids) == WARMUP_IDS):
                 return c.KIND_WARMUP
         return c.KIND_USER
@@ -147,6 +153,8 @@ class Requests:
             output_tokens=visible(req),
             queue_s=_between(stats, "wait_queue_entry_time", "forward_entry_time"),
             first_token_s=_between(stats, "scheduler_recv_time", "prefill_finished_time"),
+            engine_verify_steps=_counter(req, "spec_verify_ct"),
+            engine_accepted=_counter(req, "spec_num_correct_drafts"),
         )
         if self._held is not None:
             self._held.append(record)
@@ -162,6 +170,16 @@ def _between(stats: Any, start: str, end: str) -> float | None:
     """Seconds between two stamps of ``SchedulerReqTimeStats``, which are 0.0 until they are set."""
     began, ended = getattr(stats, start, 0.0), getattr(stats, end, 0.0)
     return ended - began if 0.0 < began <= ended else None
+
+
+def _counter(req: Any, name: str) -> int | None:
+    """Return one of SGLang's own counters of a request, from which it makes ``meta_info``.
+
+    ``SchedulerBatchResultProcessor._resolve_spec_v2_tokens`` counts each verify step and its accepted
+    drafts there, before it processes the step's tokens; nothing takes them back.
+    """
+    value = getattr(req, name, None)
+    return value if isinstance(value, int) else None
 
 
 def _temperature(sampling: Any) -> float | None:

@@ -1,4 +1,4 @@
-"""Draft trees as SGLang hands them to the verifier, read into parents, depths and accepted paths.
+"""Draft trees as they are handed to the verifier, read into parents, depths and accepted paths.
 
 SGLang stores a tree as first child and next sibling of each node (``retrieve_next_token``,
 ``retrieve_next_sibling`` in ``speculative/eagle_utils.py``), node 0 being the root: the bonus token of the
@@ -62,11 +62,38 @@ def depth(parents_of: Ids) -> int:
     return max(depths, default=0)
 
 
-def accepted_path(accept_index: Sequence[int], row: int, nodes: int, accepted: int) -> Ids:
-    """Return the accepted drafts of batch row ``row`` in order, as indices into its drafts.
+def walk(parents_of: Ids, drafts: Sequence[int], wanted: Sequence[int]) -> Ids:
+    """Return the drafts, as indices, that spell ``wanted`` from the root on, as far as the tree goes.
 
-    ``accept_index`` is the row of the verifier's answer: node numbers counted over the whole batch
-    (``nodes`` a row, the root included), root first, then the accepted drafts, then -1.
+    Of the drafts that follow the same one at most one has a given token: drafts are the best distinct ones.
     """
-    base = row * nodes + 1
-    return tuple(node - base for node in accept_index[1 : 1 + accepted])
+    path: list[int] = []
+    at = ROOT
+    for token in wanted:
+        found = after(parents_of, drafts, at, token)
+        if found is None:
+            break
+        path.append(found)
+        at = found
+    return tuple(path)
+
+
+def follow(parents_of: Ids, drafts: Sequence[int], favourites: Sequence[int]) -> int:
+    """Return how many drafts are accepted when the target takes its favourite after each token.
+
+    ``favourites`` has one entry a node, the root first.
+    """
+    at, count = ROOT, 0
+    while True:
+        step = after(parents_of, drafts, at, favourites[at + 1])
+        if step is None:
+            return count
+        at, count = step, count + 1
+
+
+def after(parents_of: Ids, drafts: Sequence[int], at: int, token: int) -> int | None:
+    """Return the draft with ``token`` that follows ``at``, ``None`` where there is none."""
+    for index, (parent, draft) in enumerate(zip(parents_of, drafts, strict=True)):
+        if parent == at and draft == token:
+            return index
+    return None
