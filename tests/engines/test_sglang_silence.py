@@ -49,7 +49,7 @@ def loaded(*, captures: bool = True, fc_in: int = 384) -> Loaded:
         draft_worker=SimpleNamespace(hot_token_id=None),
         draft_runners=(SimpleNamespace(model_config=config),),
         target_runner=SimpleNamespace(model=model, model_config=config),
-        fc=object(),
+        fcs=(object(),),
         fc_in=fc_in,
         fc_out=128,
         target_hidden=128,

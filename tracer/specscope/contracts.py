@@ -110,6 +110,7 @@ CONTRACTS: Final[Mapping[str, tuple[Clause, ...]]] = MappingProxyType(
         "MULTI_LAYER_EAGLE": (
             Clause(c.DRAFT_EXTEND, c.TARGET_FED, "1", "1"),
             Clause(c.DRAFT_FORWARD, c.TARGET_FED, "layers", "layers"),
+            Clause(c.DRAFT_FC, c.TARGET_FED, "layers", "layers", "fc"),
             *ANY,
         ),
         # Its draft extend only keeps the last hidden state; the first step of a proposal starts from it.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specscope import tree
-from specscope.records import Block, Ids, Reals, VerifyBatch, VerifyStep
+from specscope.records import ROOT, Block, Ids, Reals, VerifyBatch, VerifyStep
 
 Odd = Callable[[ValueError], None]
 Values = tuple[float | None, ...]
@@ -54,6 +54,11 @@ def step(batch: VerifyBatch, odd: Odd) -> VerifyStep:
     drafts = None if blocks is None else tuple(tuple(row[1:]) for row in blocks)
     output = None if batch.committed is None else rows(batch.committed)
     parents = _guarded(lambda: _parents(batch), odd)
+    nodes = (batch.nodes - 1,) * len(batch.uids)
+    if batch.padding is not None and parents is not None and drafts is not None:
+        nodes = tuple(proposed(row, ids, batch.padding) for row, ids in zip(parents, drafts, strict=True))
+        parents = tuple(row[:count] for row, count in zip(parents, nodes, strict=True))
+        drafts = tuple(ids[:count] for ids, count in zip(drafts, nodes, strict=True))
     found = VerifyStep(
         t_ns=batch.t_ns,
         step=batch.step,
@@ -63,7 +68,7 @@ def step(batch: VerifyBatch, odd: Odd) -> VerifyStep:
         rows=tuple(range(len(batch.uids))),
         context=tuple(p + b for p, b in zip(batch.prompt, batch.before, strict=True)),
         drafted_depth=_depths(batch, parents),
-        drafted_nodes=(batch.nodes - 1,) * len(batch.uids),
+        drafted_nodes=nodes,
         accepted=tuple(batch.accepted),
         bonus=(batch.bonus,) * len(batch.uids),
         committed=committed,
@@ -91,6 +96,14 @@ def step(batch: VerifyBatch, odd: Odd) -> VerifyStep:
         found.accepted_free = tuple(tree.follow(*one) for one in zip(parents, drafts, free, strict=True))
     _confidence(batch, found)
     return found
+
+
+def proposed(parents: Ids, drafts: Ids, padding: int) -> int:
+    """Return how many drafts of a row are left without the placeholders at its end."""
+    count = len(drafts)
+    while count and drafts[count - 1] == padding and parents[count - 1] == ROOT:
+        count -= 1
+    return count
 
 
 def _parents(batch: VerifyBatch) -> tuple[Ids, ...] | None:

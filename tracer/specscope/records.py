@@ -135,10 +135,11 @@ class VerifyBatch:
     beyond it; ``chain`` says that each follows the one before, else the tree stands in ``first_child`` and
     ``next_sibling`` (node numbers, -1: none). ``committed`` [rows, stride] starts with ``lead`` tokens that
     are no drafts, then the accepted drafts and the bonus token; the rest of a row means nothing. ``free``
-    [rows, nodes] is the target's favourite at each node before a grammar was applied. ``confidence``
-    [2, rows, positions] are top-1 probability and entropy, ``view`` [3, rows] the target's rank and
-    probability of the draft it refused and the draft's probability of the target's token. ``None``: not
-    taken in this step, or not to be seen here.
+    [rows, nodes] is the target's favourite at each node before a grammar was applied. Drafts ``padding`` at
+    the end of a row that follow the root are placeholders, not drafts (``None``: the algorithm has none).
+    ``confidence`` [2, rows, positions] are top-1 probability and entropy, ``view`` [3, rows] the target's
+    rank and probability of the draft it refused and the draft's probability of the target's token. ``None``:
+    not taken in this step, or not to be seen here.
     """
 
     TAG: ClassVar[str] = "verify_batch"
@@ -163,6 +164,7 @@ class VerifyBatch:
     committed: Block | None = None
     lead: int = 0
     free: Block | None = None
+    padding: int | None = None
     confidence: Reals | None = None
     view: Reals | None = None
     weight_version: int = 0
@@ -189,11 +191,11 @@ class HiddenStats:
 class DraftExtend:
     """One target-fed draft pass over target hidden states: after prefill or after verify.
 
-    ``fed_width`` is the last dimension of what the draft received, ``fc_in`` that of what its fc takes
-    (``None``: the draft has no fc), ``fc_ran`` how often fc ran in this pass (``None``: not observable),
-    ``aux_states`` how many aux hidden states the target handed over (0: none captured).
-    ``hidden`` has one entry a request, ``None`` where not recorded. ``confidence`` [2, requests] are top-1
-    probability and entropy (nats) of the draft token that this pass proposes for position 1.
+    ``fed_width`` is the last dimension of what the draft received (0: no hidden states), ``fc_in`` that of
+    the hidden states that its fc takes (``None``: the draft has no fc), ``fc_ran`` how often fc ran in this
+    pass (``None``: not observable), ``aux_states`` how many aux hidden states the target handed over (0: none
+    captured). ``hidden`` has one entry a request, ``None`` where not recorded. ``confidence`` [2, requests]
+    are top-1 probability and entropy (nats) of the draft token that this pass proposes for position 1.
     """
 
     TAG: ClassVar[str] = "extend"

@@ -38,9 +38,15 @@ def unseen(result: Any, steps: int | None) -> Drafted:
 
 
 def verify_batch(
-    one: Pass, counts: Counts, before: list[int], ended: list[bool] | None, batch: Any, result: Any
+    one: Pass,
+    counts: Counts,
+    before: list[int],
+    ended: list[bool] | None,
+    batch: Any,
+    result: Any,
+    padding: int | None,
 ) -> VerifyBatch:
-    """Return the record of a committed verify pass.
+    """Return the record of a committed verify pass; ``padding`` is the algorithm's placeholder token.
 
     ``before`` and ``ended`` are :func:`visible` and :func:`over` of the batch before the commit. Every value
     was on the host anyway: SGLang itself copies the accept lengths and the committed tokens.
@@ -73,6 +79,7 @@ def verify_batch(
         committed=_committed(result),
         lead=bonus - 1,
         free=None if one.free is None else one.free.block(0),
+        padding=padding,
         confidence=None if one.confidence is None else one.confidence.reals(),
         view=None if one.view is None else one.view.reals(),
         weight_version=one.weight_version,

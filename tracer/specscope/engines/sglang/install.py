@@ -70,7 +70,7 @@ def install(hooks_wanted: list[Hook], recorder: Recorder) -> tuple[dict[str, Gua
 
 
 def install_fc(loaded: Loaded, path: Path, recorder: Recorder) -> None:
-    """Watch the fc module of the loaded draft by a forward hook, which torch calls on every run of it."""
+    """Watch the fc modules of the loaded drafts by a forward hook, which torch calls on every run of them."""
     if loaded.fc is None:
         return
     if getattr(loaded.server_args, "enable_torch_compile", False):
@@ -81,7 +81,8 @@ def install_fc(loaded: Loaded, path: Path, recorder: Recorder) -> None:
     def ran(*_args: Any) -> None:
         guard.run(path.fc_ran)
 
-    loaded.fc.register_forward_hook(ran)
+    for fc in loaded.fcs:
+        fc.register_forward_hook(ran)
 
 
 def start(loaded: Loaded, recorder: Recorder) -> Path | None:

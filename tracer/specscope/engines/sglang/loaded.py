@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from specscope.contracts import Shape
 from specscope.identity import Ranks
@@ -30,7 +30,8 @@ class Loaded:
     target_runner: Any = None
     draft_worker: Any = None
     draft_runners: tuple[Any, ...] = ()
-    fc: Any = None
+    fcs: tuple[Any, ...] = ()
+    """The projection of each draft model that has one, see :data:`PROJECTIONS`."""
     fc_in: int | None = None
     fc_out: int | None = None
     target_hidden: int | None = None
@@ -49,6 +50,21 @@ class Loaded:
     def draft_runner(self) -> Any:
         """Return the model runner of the (first) draft model, ``None`` where there is none."""
         return self.draft_runners[0] if self.draft_runners else None
+
+    @property
+    def fc(self) -> Any:
+        """Return the projection of the (first) draft model, ``None`` where there is none."""
+        return self.fcs[0] if self.fcs else None
+
+    @property
+    def fc_takes(self) -> int | None:
+        """Return how wide the hidden states must be that fc takes.
+
+        All of its input for EAGLE-3; other drafts join them with the embedding, as wide as fc's output.
+        """
+        if self.eagle3 or self.fc_in is None or self.fc_out is None:
+            return self.fc_in
+        return self.fc_in - self.fc_out
 
     @property
     def target_captures(self) -> bool:
@@ -86,7 +102,7 @@ class Loaded:
         )
 
 
-WITHOUT_STEPS = ("NGRAM", "DFLASH", "DSPARK", "UNO")
+WITHOUT_STEPS: Final = ("NGRAM", "DFLASH", "DSPARK", "UNO")
 """Algorithms that propose in one go: their number of draft steps means nothing."""
 
 
@@ -113,7 +129,8 @@ def look(scheduler: Any) -> Loaded:
         return plain
     draft_worker = getattr(worker, "draft_worker", None)
     runners = _draft_runners(draft_worker)
-    fc = find_fc(runners[0].model) if runners else None
+    fcs = tuple(fc for runner in runners if (fc := find_fc(runner.model)) is not None)
+    fc = fcs[0] if fcs else None
     return Loaded(
         scheduler=scheduler,
         server_args=scheduler.server_args,
@@ -125,7 +142,7 @@ def look(scheduler: Any) -> Loaded:
         target_runner=target,
         draft_worker=draft_worker,
         draft_runners=runners,
-        fc=fc,
+        fcs=fcs,
         fc_in=_features(fc, "in_features", "input_size"),
         fc_out=_features(fc, "out_features", "output_size"),
         target_hidden=_features(target.model_config, "hidden_size"),
@@ -148,9 +165,16 @@ def draft_ids(loaded: Loaded) -> bytes | None:
     return numpy.packbits(marks, bitorder="little").tobytes()
 
 
+PROJECTIONS: Final = ("fc", "eh_proj", "input_proj", "pre_projection")
+"""Names of the module that takes the target's hidden states: ``llama_eagle*.py``; ``deepseek_nextn.py``,
+``mimo_v2_mtp.py``, ``step3p5_mtp.py``; ``mimo_mtp.py``; ``gemma4_mtp.py``."""
+
+
 def find_fc(model: Any) -> Any:
-    """Return the module named ``fc`` of a draft model, the one nearest to its root, or ``None``."""
-    named = [(name, module) for name, module in model.named_modules() if name.rsplit(".", 1)[-1] == "fc"]
+    """Return the projection module of a draft model, the one nearest to its root, or ``None``."""
+    named = [
+        (name, module) for name, module in model.named_modules() if name.rsplit(".", 1)[-1] in PROJECTIONS
+    ]
     return min(named, key=lambda pair: pair[0].count("."))[1] if named else None
 
 

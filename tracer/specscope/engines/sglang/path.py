@@ -31,6 +31,10 @@ is the same one throughout, the batch is a copy (design note 4.3).
 UNCOMMITTED: Final = 3
 """Verify passes that may wait for their commit: one with the overlap schedule, and room to spare."""
 
+PADDING: Final = {"NGRAM": 0}
+"""Token of the placeholders with which an algorithm fills up its fixed number of drafts: children of the root
+(``kernels/jit/csrc/ngram_corpus/result.cpp``, ``fillResult``)."""
+
 CAPTURED: Final = (c.AUX_CAPTURE, c.NO_SOURCE, c.EAGER)
 PROPOSED: Final = (c.DRAFT_PROPOSE, c.NO_SOURCE, c.EAGER)
 PROPOSED_SEEN: Final = (c.DRAFT_PROPOSE, c.NO_SOURCE, c.DERIVED)
@@ -57,6 +61,7 @@ class Path:
         self._counting = passes.Counting()
         self._shape = loaded.shape()
         self._batch: tuple[list[Any], tuple[str, ...], tuple[int, ...]] = ([], (), ())
+        self._padding = PADDING.get(loaded.algorithm)
         self._takes_drafts = loaded.emits or recorder.ranks is not None
         self._statistics = Guard("hidden_statistics", (), recorder)
         self._statistics.armed = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
@@ -356,7 +361,7 @@ class Path:
         try:
             if one.drafted is None:
                 one.drafted = commit.unseen(result, self._steps())
-            record = commit.verify_batch(one, counts, *token, batch, result)
+            record = commit.verify_batch(one, counts, *token, batch, result, self._padding)
             sanity.check(record)
         except Exception:
             self._give_up(one)
@@ -397,7 +402,7 @@ class Path:
 
     def _tell_extend(self, one: Pass, counts: Counts) -> None:
         if one.extend is not None:
-            self._tell(passes.extend_record(one, one.extend, self._loaded.fc_in, counts))
+            self._tell(passes.extend_record(one, one.extend, self._loaded.fc_takes, counts))
 
     def _tell(self, record: PrefillPass | VerifyBatch | VerifyStep | DraftExtend) -> None:
         self._recorder.ledger.add(record.expected, record.crossed)
