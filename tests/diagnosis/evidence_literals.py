@@ -9,6 +9,7 @@ from typing import Any
 from specscope import convention as c
 from specscope.rollup import Counts
 from specscope_server.diagnosis import Evidence, ExtendEvidence
+from specscope_server.diagnosis.model import Reconciliation
 from specscope_server.store.model import BoundaryState
 
 NOW = 1_800_000_000.0
@@ -92,6 +93,7 @@ def evidence(
         window_requests={c.KIND_USER: users, c.KIND_HEALTH_CHECK: checks},
         extends=extends,
         example_requests=("req-1", "req-2") if users else (),
+        reconciliation=Reconciliation(users + checks),
     )
 
 

@@ -88,6 +88,7 @@ def _series(store: Store) -> object:
         (_evidence, r"boundary_count USING PRIMARY KEY \(engine_uid=\? AND .*mode=\? AND bucket<\?\)"),
         (_evidence, r"step_chunk_by_end \(engine_uid=\? AND end_ns>\?\)"),
         (_evidence, r"COVERING INDEX request_by_engine \(engine_uid=\? AND arrival_ns>\?\)"),
+        (_evidence, r"request USING INDEX request_differing \(engine_uid=\? AND arrival_ns>\?\)"),
         (
             _series,
             r"rollup_10s USING PRIMARY KEY \(engine_uid=\? AND dimension=\? AND bucket>\?",

@@ -27,6 +27,7 @@ from specscope_server.api.common import (
 from specscope_server.api.errors import RESPONSES, not_found
 from specscope_server.api.findings import FindingModel
 from specscope_server.diagnosis import Diagnosis, diagnose
+from specscope_server.diagnosis.model import Evidence
 from specscope_server.store.model import EngineRow
 
 router = APIRouter(tags=["engines"], responses=RESPONSES)
@@ -67,6 +68,27 @@ class EngineModel(Model):
         description="Kinds of finding that could be neither found nor excluded, and why."
     )
     requests: dict[str, int] = Field(description="Requests since start, by kind.")
+    reconciliation: ReconciliationModel | None = Field(
+        description="Over the last 5 minutes, as state is; null: no evidence."
+    )
+
+
+class ReconciliationModel(Model):
+    """Our totals of requests against the engine's own counters of them."""
+
+    compared: int = Field(description="Of the newest 1000 requests that ended, those seen whole.")
+    differing: int = Field(description="Requests whose totals differ; each is a lie of one of the two.")
+    not_compared: dict[str, int] = Field(description="The others of the newest 1000, by reason.")
+
+    @classmethod
+    def of(cls, evidence: Evidence | None) -> ReconciliationModel | None:
+        """Take what the evidence says."""
+        if evidence is None:
+            return None
+        told = evidence.reconciliation
+        return cls(
+            compared=told.compared, differing=len(told.differing), not_compared=dict(told.not_compared)
+        )
 
 
 class ProcessModel(Model):
@@ -106,11 +128,9 @@ class Engines(Model):
     window_s: int
 
 
-def _diagnosis(parts: Parts, engine_uid: str, now: datetime) -> Diagnosis:
-    return diagnose(parts.store.evidence(engine_uid, now, parts.settings.judge_s))
-
-
-def _fields(row: EngineRow, diagnosis: Diagnosis) -> dict[str, Any]:
+def _fields(parts: Parts, row: EngineRow, now: datetime) -> dict[str, Any]:
+    evidence = parts.store.evidence(row.engine_uid, now, parts.settings.judge_s)
+    diagnosis: Diagnosis = diagnose(evidence)
     counts = None if row.counts is None else CountsModel.of(row.counts)
     return {
         "engine_uid": row.engine_uid,
@@ -136,6 +156,7 @@ def _fields(row: EngineRow, diagnosis: Diagnosis) -> dict[str, Any]:
         "findings": [FindingModel.of(finding) for finding in diagnosis.findings],
         "unknown": dict(diagnosis.unknown),
         "requests": dict(row.requests),
+        "reconciliation": ReconciliationModel.of(evidence),
     }
 
 
@@ -147,7 +168,7 @@ def list_engines(
     now = datetime.now(UTC)
     rows = parts.store.engines(workspace, now - timedelta(seconds=window_s))
     return Engines(
-        items=[EngineModel(**_fields(row, _diagnosis(parts, row.engine_uid, now))) for row in rows],
+        items=[EngineModel(**_fields(parts, row, now)) for row in rows],
         window_s=window_s,
     )
 
@@ -165,7 +186,7 @@ def get_engine(
     if row is None:
         raise not_found("engine", engine_uid, "GET /api/v1/engines lists the engines of a workspace.")
     return EngineDetail(
-        **_fields(row, _diagnosis(parts, engine_uid, now)),
+        **_fields(parts, row, now),
         processes=[ProcessModel(**asdict(process)) for process in row.processes],
         config=json_safe(row.config),
     )

@@ -47,6 +47,13 @@ class TotalsModel(Model):
     prefill_passes: int
 
 
+class EngineCountsModel(Model):
+    """The engine's own counters of a request."""
+
+    verify_steps: int
+    accepted: int
+
+
 class RequestModel(Model):
     """One request, summary only."""
 
@@ -75,6 +82,9 @@ class RequestModel(Model):
     )
     totals: TotalsModel
     detail: str
+    engine_counts: EngineCountsModel | None = Field(
+        description="The engine's own counters at its end; null: not told, or not every step was seen."
+    )
 
     @classmethod
     def of(cls, row: RequestRow) -> RequestModel:

@@ -1,0 +1,85 @@
+"""A real SpecScope server beside a real engine, asked as its users ask it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from serverkit.live import Live, serving
+from specscope_server.store.model import RequestDetail, RequestFilter, RequestRow
+
+WAIT_S = 180.0
+
+
+@contextmanager
+def specscope(folder: Path, **changed: Any) -> Generator[Live]:
+    """A server over a SQLite file of its own in ``folder``; ``changed`` are settings."""
+    with serving(f"sqlite:///{folder / 'specscope.db'}", **changed) as live:
+        yield live
+
+
+def traced(live: Live, **more: str) -> dict[str, str]:
+    """What makes an engine trace into ``live``."""
+    return {"SPECSCOPE_ENDPOINT": live.url} | more
+
+
+def plant(folder: Path, name: str, code: str) -> Path:
+    """Make a plugin of SGLang; return the folder that must be in the engine's ``PYTHONPATH``."""
+    place = folder / "plugins"
+    info = place / f"{name}-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[sglang.srt.plugins]\n{name} = {name}:register\n")
+    (place / f"{name}.py").write_text(code)
+    return place
+
+
+def engine(live: Live) -> dict[str, Any] | None:
+    """The only engine that ``live`` knows, over all time; ``None`` before it is heard."""
+    items: list[dict[str, Any]] = live.get("/api/v1/engines", window_s=86_400)["items"]
+    assert len(items) <= 1
+    return items[0] if items else None
+
+
+def until(live: Live, what: str, done: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The engine as ``live`` shows it once ``done`` says that it shows ``what``."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        shown = engine(live)
+        if shown is not None and done(shown):
+            return shown
+        if time.monotonic() > deadline:
+            told = (
+                None if shown is None else {k: v for k, v in shown.items() if k not in ("ledger", "config")}
+            )
+            raise AssertionError(f"never shown: {what}; shown at last: {told}")
+        time.sleep(0.5)
+
+
+def requests(live: Live) -> list[RequestRow]:
+    """All requests that ``live`` knows, newest first."""
+    return list(live.store.requests(RequestFilter(), 100_000).items)
+
+
+def settled(live: Live) -> dict[str, Any]:
+    """The engine once every request that reached it has ended and is in its rollups, as far as they go."""
+
+    def done(shown: dict[str, Any]) -> bool:
+        rows = requests(live)
+        ended = [row for row in rows if row.state in ("finished", "aborted")]
+        arrived = sum(shown["requests"].values())
+        steps = sum(row.totals.verify_steps for row in rows if row.kind == "user")
+        counted = shown["verify_steps"] or 0
+        return len(ended) == len(rows) == arrived and counted >= steps
+
+    return until(live, "the end of every request", done)
+
+
+def detail(live: Live, uid: str) -> RequestDetail:
+    """One request with all of its steps."""
+    found = live.store.request("default", uid, 0, 100_000)
+    assert found is not None
+    return found
