@@ -114,17 +114,30 @@ def _no_measure(evidence: Evidence) -> State:
             IDLE, f"The tracer is alive and no request arrived {span}: no data, which is not health."
         )
     dropped = sum(evidence.dropped.values())
-    if dropped and not steps:
+    if dropped and steps < max(1, _verify_passes(evidence)):
         return State(
             NOT_OBSERVABLE,
-            f"The tracer dropped {dropped} records since the engine started and no verify step {span} got"
-            " through, so what is missing here proves nothing.",
+            f"The tracer dropped {dropped} records since the engine started: of the"
+            f" {_verify_passes(evidence)} verify passes {span} {steps or 'no'} verify steps got through, so"
+            " what is missing here proves nothing.",
         )
     return State(TOO_LITTLE, _too_little(evidence, span))
 
 
+def _verify_passes(evidence: Evidence) -> int:
+    """Return the verify passes of the window; the ledger counts them beside the records that may be lost."""
+    return sum(line.expected for line in evidence.window if line.boundary == c.TARGET_VERIFY)
+
+
 def _too_little(evidence: Evidence, span: str) -> str:
     if evidence.counts is None:
+        users = evidence.window_requests.get(c.KIND_USER, 0)
+        passes = any(line.expected > 0 for line in evidence.window)
+        if users and passes and not _verify_passes(evidence):
+            return (
+                f"No speculative request arrived {span}: {users} were served, and none of them needed more"
+                " than the token that prefill gives, so there was nothing to draft."
+            )
         return f"Requests are served, but no verify step was reported {span} yet."
     test = zero_acceptance.first_token(evidence.counts)
     why = zero_acceptance.undefined(evidence.counts) if test is None else zero_acceptance.undecided(test)
