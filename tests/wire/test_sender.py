@@ -1,4 +1,4 @@
-"""The sender against a real receiver that fails in each way: what it keeps, what it gives up, at what cost."""
+"""The sender against a real receiver that fails in each way: what it keeps, gives up, and at what cost."""
 
 from __future__ import annotations
 

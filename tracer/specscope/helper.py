@@ -24,7 +24,11 @@ from specscope import frames
 _logger = logging.getLogger("specscope")
 
 RESTARTS: Final = 5
-"""Exporters started in a row, each dying young, before the tracer gives up."""
+"""Exporters started in a row, each dying young, before the tracer gives up for :data:`GIVEN_UP_S`."""
+GIVEN_UP_S: Final = 300.0
+"""Seconds until one more try: what killed the exporters (no memory, no process to be had) may have passed."""
+START_S: Final = 30.0
+"""Seconds that an exporter may take to detach itself; it does so before it imports anything."""
 _YOUNG_S: Final = 60.0
 _FIRST_BACKOFF_S: Final = 0.25
 _MAX_BACKOFF_S: Final = 8.0
@@ -84,7 +88,11 @@ class Helper:
                     env=environment(os.environ),
                     cwd="/",
                 ) as child:
-                    child.wait(timeout=30)  # the child forks the exporter and ends at once
+                    try:
+                        child.wait(START_S)  # the child forks the exporter and ends at once
+                    except subprocess.TimeoutExpired:
+                        child.kill()  # else leaving the block waits for it without end
+                        raise
             self.send(frames.pack(frames.HELLO, hello))
         except subprocess.TimeoutExpired as error:
             self._socket.close()
@@ -151,12 +159,13 @@ class Helper:
 
 
 class Keeper:
-    """Keeps one exporter running, with backoff, and gives up after :data:`RESTARTS` short-lived ones."""
+    """Keeps one exporter running, with backoff; gives up for a while when :data:`RESTARTS` died young."""
 
     def __init__(self) -> None:
         """Start nothing yet."""
         self.helper: Helper | None = None
         self.gave_up = False
+        """No exporter is to be had for now: records are dropped."""
         self.lost = 0
         """Records at most lost with exporters that died."""
         self.dropped: dict[str, int] = {}
@@ -166,12 +175,13 @@ class Keeper:
 
     def wanted(self) -> bool:
         """Say whether an exporter should be started now."""
-        return self.helper is None and not self.gave_up and time.monotonic() >= self._not_before
+        return self.helper is None and time.monotonic() >= self._not_before
 
     def start(self, hello: frames.Hello) -> Helper | None:
         """Start an exporter; ``None`` when that failed."""
         try:
             self.helper = Helper(hello)
+            self.gave_up = False
         except OSError as error:
             self.died(error)
         return self.helper
@@ -194,9 +204,11 @@ class Keeper:
         self._young = 1 if lived > _YOUNG_S else self._young + 1
         if self._young > RESTARTS:
             self.gave_up = True
-            _logger.warning(
-                "specscope: the exporter died %d times (%s): records are dropped", self._young, error
-            )
+            self._not_before = time.monotonic() + GIVEN_UP_S
+            if self._young == RESTARTS + 1:
+                _logger.warning(
+                    "specscope: the exporter died %d times (%s): records are dropped", self._young, error
+                )
             return
         backoff = min(_FIRST_BACKOFF_S * 2 ** (self._young - 1), _MAX_BACKOFF_S)
         self._not_before = time.monotonic() + backoff
