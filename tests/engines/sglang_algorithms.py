@@ -59,14 +59,20 @@ _PROPOSED: Final = {
 _EXTENDED: Final = {(c.DRAFT_EXTEND, c.TARGET_FED): 1, (c.DRAFT_FORWARD, c.TARGET_FED): 1}
 _FC: Final = {(c.DRAFT_FC, c.TARGET_FED): 1}
 
+_LAYERED: Final = {
+    (c.DRAFT_EXTEND, c.TARGET_FED): 1,
+    (c.DRAFT_FORWARD, c.TARGET_FED): 3,
+    (c.DRAFT_FC, c.TARGET_FED): 3,
+}
+
 
 @dataclass(frozen=True)
 class Algorithm:
     """One way to start the engine, and what its path looks like.
 
     ``nodes`` is how many drafts a verify step has, ``depth`` how deep they go at most. ``prefill`` and
-    ``verify`` are the crossings of one pass. ``fed`` is (width, in-features of fc) of each draft extend,
-    ``None`` where there is none.
+    ``verify`` are the crossings of one pass. ``fed`` is, of each draft extend, how wide the hidden states are
+    that it gets and that the projection takes; ``None`` where there is none.
     """
 
     flags: tuple[str, ...]
@@ -82,6 +88,8 @@ class Algorithm:
     target: bool = False
     """Whether that is the target too."""
     plugin: bool = False
+    padded: bool = False
+    """Whether placeholders fill the tree up to ``nodes``: they are no drafts, and SGLang counts them."""
 
 
 def _shape(steps: int, topk: int, nodes: int) -> tuple[str, ...]:
@@ -108,7 +116,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             depth=3,
             prefill=_EXTENDED | _FC,
             verify=_EAGLE_VERIFY,
-            fed=(128, 256),
+            fed=(128, 128),
         ),
         "eagle-tree": Algorithm(
             flags=("--speculative-algorithm", "EAGLE", *_shape(3, 4, 12)),
@@ -119,9 +127,8 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             chain=False,
             prefill=_EXTENDED | _FC,
             verify=_EAGLE_VERIFY,
-            fed=(128, 256),
+            fed=(128, 128),
         ),
-        # Its projection is called input_proj, so fc is not among its boundaries.
         "nextn": Algorithm(
             flags=("--speculative-algorithm", "NEXTN", *_shape(3, 1, 4)),
             draft="mimo",
@@ -129,9 +136,9 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             name="EAGLE",
             nodes=3,
             depth=3,
-            prefill=_EXTENDED,
-            verify=_EXTENDED | {(c.DRAFT_FORWARD, c.SELF_FED): 2} | _PROPOSED,
-            fed=(128, None),
+            prefill=_EXTENDED | _FC,
+            verify=_EAGLE_VERIFY,
+            fed=(128, 128),
         ),
         "standalone": Algorithm(
             flags=("--speculative-algorithm", "STANDALONE", *_shape(3, 1, 4)),
@@ -149,6 +156,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             nodes=5,
             depth=5,
             chain=False,
+            padded=True,
             prefill={},
             verify=_PROPOSED,
         ),
@@ -165,9 +173,9 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             name="MULTI_LAYER_EAGLE",
             nodes=3,
             depth=3,
-            prefill={(c.DRAFT_EXTEND, c.TARGET_FED): 1, (c.DRAFT_FORWARD, c.TARGET_FED): 3},
-            verify={(c.DRAFT_EXTEND, c.TARGET_FED): 1, (c.DRAFT_FORWARD, c.TARGET_FED): 3} | _PROPOSED,
-            fed=(128, None),
+            prefill=_LAYERED,
+            verify=_LAYERED | _PROPOSED,
+            fed=(128, 128),
         ),
         "plugin": Algorithm(
             flags=("--speculative-algorithm", "OURS", "--disable-overlap-schedule", *_shape(1, 1, 6)),
