@@ -17,7 +17,8 @@ WAIT_S = 180.0
 @contextmanager
 def specscope(folder: Path, **changed: Any) -> Generator[Live]:
     """A server over a SQLite file of its own in ``folder``; ``changed`` are settings."""
-    with serving(f"sqlite:///{folder / 'specscope.db'}", **changed) as live:
+    settings = {"judge_s": 3600.0} | changed  # a slow machine takes longer than the default window
+    with serving(f"sqlite:///{folder / 'specscope.db'}", **settings) as live:
         yield live
 
 
@@ -65,7 +66,7 @@ def requests(live: Live) -> list[RequestRow]:
 
 
 def settled(live: Live) -> dict[str, Any]:
-    """The engine once every request that reached it has ended and is in its rollups, as far as they go."""
+    """The engine once every request that reached it has ended, is in its rollups and was judged."""
 
     def done(shown: dict[str, Any]) -> bool:
         rows = requests(live)
@@ -73,7 +74,9 @@ def settled(live: Live) -> dict[str, Any]:
         arrived = sum(shown["requests"].values())
         steps = sum(row.totals.verify_steps for row in rows if row.kind == "user")
         counted = shown["verify_steps"] or 0
-        return len(ended) == len(rows) == arrived and counted >= steps
+        told = shown["reconciliation"]
+        judged = told["compared"] + sum(told["not_compared"].values())
+        return len(ended) == len(rows) == arrived == judged and counted >= steps
 
     return until(live, "the end of every request", done)
 

@@ -46,7 +46,7 @@ class Books:
 def kept(folder: Path, count: int, shape: tuple[str, ...], environment: dict[str, str]) -> Books:
     """Run the load on an engine of ``shape`` and return the books."""
     with (
-        specscope(folder, judge_s=3600.0) as live,
+        specscope(folder) as live,
         Server(folder, [*speculation(shape), *OBSERVED], traced(live) | FORWARDS | environment) as server,
     ):
         load = run(server, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,7 +19,11 @@ ARMED = {"engine.commit": (True, "")}
 def _told(store: Store, *reports: RequestReport, **beat: Any) -> Reconciliation:
     told: dict[str, Any] = {"armed": ARMED} | beat
     store.write([facts.batch(facts.REPORT, *reports, facts.heartbeat(**told))], facts.NOW)
-    found = store.evidence(facts.ENGINE, facts.NOW, 60)
+    return _seen(store, 5)
+
+
+def _seen(store: Store, seconds_later: float) -> Reconciliation:
+    found = store.evidence(facts.ENGINE, facts.NOW + timedelta(seconds=seconds_later), 60)
     assert found is not None
     return found.reconciliation
 
@@ -29,6 +34,11 @@ def _of(uid: str, steps: int, accepted: int, **changes: Any) -> RequestReport:
 
 def test_equal_totals_are_compared_and_nothing_more(store: Store) -> None:
     assert _told(store, _of("a", 3, 1), _of("b", 3, 1, state="aborted")) == Reconciliation(2)
+
+
+def test_a_request_is_judged_when_a_heartbeat_must_have_told_of_losses(store: Store) -> None:
+    assert _told(store, _of("a", 4, 1)).compared == 1
+    assert _seen(store, 4.9) == Reconciliation(0)
 
 
 def test_a_difference_comes_with_both_numbers_newest_first(store: Store) -> None:

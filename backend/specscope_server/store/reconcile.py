@@ -23,6 +23,9 @@ SAMPLE: Final = 1000
 """Newest requests of the window that are counted as compared or not; differing ones are looked up apart."""
 MAX_DIFFERENCES: Final = 200
 """Differing requests that are looked at: enough to show that there are many."""
+SETTLED_NS: Final = 5 * 1_000_000_000
+"""A request is judged when this long has passed since it was told of: what its tracer lost on the way is told
+with a heartbeat, at least every two seconds."""
 LOSSES: Final = ("queue_full", "not_plain", "record_error")
 """Reasons of dropped records by which steps may be missing in totals that look whole."""
 UNSEEN: Final = "not every step was seen, or the engine told no counters of its own"
@@ -32,11 +35,15 @@ _ENDED = (convention.STATE_FINISHED, convention.STATE_ABORTED)
 
 
 def reconciliation(
-    connection: Connection, engine: StoredEngine, arrived_ns: int, received_ns: int
+    connection: Connection, engine: StoredEngine, now_ns: int, arrived_ns: int, received_ns: int
 ) -> Reconciliation:
     """Compare requests that arrived since ``arrived_ns`` and were told of since ``received_ns``."""
     mine = (_T.engine_uid == engine.row.engine_uid, _T.arrival_ns >= arrived_ns)
-    told = (_T.last_received_ns >= received_ns, _T.state.in_(_ENDED))
+    told = (
+        _T.last_received_ns >= received_ns,
+        _T.last_received_ns <= now_ns - SETTLED_NS,
+        _T.state.in_(_ENDED),
+    )
     newest = (
         select(_T.process_uid, _T.engine_verify_steps)
         .where(*mine, *told)
