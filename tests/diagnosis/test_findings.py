@@ -36,6 +36,20 @@ def test_healthy_pair_has_no_finding_and_nothing_unknown() -> None:
 
 
 class TestFcBypassed:
+    def test_a_pass_that_never_fed_the_draft_skipped_no_fc(self) -> None:
+        silent = with_path(
+            replace(HEALTHY, counts=counts(400, 0, 0, undrafted=400)),
+            extend=(432, 32),
+            fc=(432, 32),
+            fed_forward=(432, 32),
+            self_forward=(1200, 0),
+            propose=(400, 0),
+        )
+        (found,) = diagnose(silent).findings
+        assert (found.kind, found.fault_class) == ("draft_silent", "F01")
+        (other,) = diagnose(with_path(HEALTHY, extend=(432, 432), fc=(432, 32))).findings
+        assert (other.kind, other.confidence) == ("fc_bypassed", "suspected")
+
     def test_seed_fault_is_named_certainly_and_before_its_symptom(self) -> None:
         said = diagnose(SEED_FAULT)
         assert [f.kind for f in said.findings] == ["fc_bypassed", "zero_acceptance"]

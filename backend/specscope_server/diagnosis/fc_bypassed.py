@@ -67,7 +67,9 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
         return _bypassed(evidence, fc, widths)
     if widths.wrong and fc.graph:
         return _stale_buffer(evidence, fc, widths)
-    if fc.short:
+    # A pass that never fed the draft skipped no fc: that is a silent draft, another finding.
+    fed = fc.expected if extend is None else extend.observed
+    if fc.short and fc.observed < fed:
         return _partial(evidence, fc)
     return CLEAR
 
