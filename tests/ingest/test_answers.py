@@ -239,13 +239,24 @@ def test_cut_text_is_a_warning_without_rejection(live: Live) -> None:
     assert "cut to 512" in told.error_message
 
 
-def test_foreign_spans_are_taken_counted_and_not_kept(live: Live) -> None:
+def test_foreign_spans_are_taken_counted_and_kept_apart(live: Live) -> None:
     before = contents(live.settings.db)
     seen = live.get("/api/v1/status")["ingest"]["traces"]["foreign"]
     answer = live.export(otlp.traces(otlp.request_span(9), scope="another tool"))
     assert (answer.status_code, answer.content) == (200, b"")
     assert live.get("/api/v1/status")["ingest"]["traces"]["foreign"] == seen + 1
-    assert contents(live.settings.db) == before
+    after = contents(live.settings.db)
+    assert len(after.pop("span")) == len(before.pop("span")) + 1
+    assert after == before
+
+
+def test_a_foreign_span_that_is_in_no_trace_is_a_warning(live: Live) -> None:
+    span = otlp.request_span(9)
+    span.trace_id = b"short"
+    answer = live.export(otlp.traces(span, scope="another tool"))
+    told = ExportTraceServiceResponse.FromString(answer.content).partial_success
+    assert (answer.status_code, told.rejected_spans) == (200, 0)
+    assert "a span of another tool was not kept: its trace id is not 16 bytes" in told.error_message
 
 
 def test_the_same_refusal_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

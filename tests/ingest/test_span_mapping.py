@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from serverkit import otlp
 from specscope import chunks, columns, rollup
 from specscope import convention as c
 from specscope_server.ingest import traces
 from specscope_server.ingest.values import MAX_COUNT, MAX_TIME_NS
+from specscope_server.store.model import SpanBatch
 
 
 def test_request_span_tells_identity_state_and_totals() -> None:
@@ -62,9 +63,73 @@ def test_rollup_span() -> None:
     assert dict(increment.rows) == otlp.rollup_rows()
 
 
-def test_other_tools_spans_are_taken_and_not_kept() -> None:
+def test_other_tools_spans_are_counted_apart() -> None:
     batches, tally = traces.batches_of(otlp.traces(otlp.request_span(), scope="sglang"))
     assert (batches, tally.foreign, tally.rejected) == ([], 1, 0)
+
+
+def test_rank_span() -> None:
+    [batch], tally = traces.batches_of(otlp.traces(otlp.rank_span([7, 9], size=4)))
+    [report] = batch.ranks
+    assert (tally.accepted, tally.rejected) == (1, 0)
+    assert (report.first_step, report.last_step, report.size) == (7, 9, 4)
+    assert report.event_ns == otlp.NOW_NS
+    assert chunks.unpack_ranks(report.sums) == [(7, 70, None), (9, 90, None)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({c.RANKS_STEPS: None}, "is missing"),
+        ({c.RANKS_SIZE: None}, "is missing"),
+        ({c.RANKS_SIZE: 1}, "not from 2 to"),
+        ({c.RANKS_STEPS: b"nonsense"}, "SPSC"),
+        ({c.RANKS_STEPS: chunks.pack_ranks([], [], [])}, "has no step"),
+        ({c.RANKS_STEPS: chunks.pack_ranks([1 << 60], [1], [1])}, "beyond"),
+        ({c.RANKS_STEPS: chunks.pack_ranks(range(300), range(300), range(300))}, "over the limit of 256"),
+    ],
+)
+def test_bad_rank_span(changed: dict[str, Any], message: str) -> None:
+    batches, tally = traces.batches_of(otlp.traces(otlp.rank_span([7], **changed)))
+    assert (batches, tally.rejected) == ([], 1)
+    assert message in tally.explain()
+
+
+def test_of_a_request_the_caller_is_kept_and_of_a_chunk_it_is_not() -> None:
+    spans = (otlp.request_span(3), otlp.steps_span(3))
+    for span in spans:
+        span.parent_span_id = bytes.fromhex("00f067aa0ba902b7")
+    [batch], _ = traces.batches_of(otlp.traces(*spans))
+    assert [report.parent_span_id for report in batch.requests] == ["00f067aa0ba902b7", ""]
+
+
+def test_other_tools_spans_are_kept_small() -> None:
+    span = otlp.span(
+        "POST /generate\0" + "x" * 900,
+        {"rid": "r" * 900, "n": 3, "ok": True, "s": 0.5, "list": ["a", "b"], "raw": b"\0"}
+        | {f"more.{number}": number for number in range(40)},
+    )
+    span.parent_span_id = bytes(7) + b"\1"
+    span.status.code = Status.STATUS_CODE_ERROR
+    [batch], tally = traces.read(otlp.traces(span, scope="sglang"))
+    assert isinstance(batch, SpanBatch)
+    [kept] = batch.spans
+    assert (batch.workspace, tally.foreign) == ("default", 1)
+    assert (kept.trace_id, kept.span_id, kept.parent_id) == (
+        span.trace_id.hex(),
+        span.span_id.hex(),
+        "0" * 15 + "1",
+    )
+    assert (kept.scope, kept.failed, len(kept.name), len(kept.attributes)) == ("sglang", True, 200, 24)
+    assert "\0" not in kept.name
+    assert kept.attributes["rid"] == "r" * 200
+    assert {name: kept.attributes[name] for name in ("n", "ok", "s", "list", "raw")} == {
+        "n": 3,
+        "ok": True,
+        "s": 0.5,
+        "list": "a, b",
+        "raw": "bytes",
+    }
 
 
 def test_span_of_a_newer_tracer_is_taken_and_not_kept() -> None:

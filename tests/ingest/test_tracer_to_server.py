@@ -25,8 +25,8 @@ def test_golden_request_is_understood_wholly() -> None:
     batches, tally = traces.batches_of(export)
     assert (tally.rejected, tally.foreign, tally.explain()) == (0, 0, "")
     names = {s.name for rs in export.resource_spans for ss in rs.scope_spans for s in ss.spans}
-    assert names == {c.SPAN_ENGINE, c.SPAN_REQUEST, c.SPAN_STEPS, c.SPAN_ROLLUP}
-    for kind in ("engines", "requests", "chunks", "rollups"):
+    assert names == {c.SPAN_ENGINE, c.SPAN_REQUEST, c.SPAN_STEPS, c.SPAN_ROLLUP, c.SPAN_RANKS}
+    for kind in ("engines", "requests", "chunks", "rollups", "ranks"):
         assert any(getattr(batch, kind) for batch in batches), kind
 
 

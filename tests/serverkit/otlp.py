@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -197,6 +197,13 @@ def rollup_span(seq: int = 0, /, **changed: Any) -> Span:
     }
     values.update(changed)
     return span(c.SPAN_ROLLUP, values, number=seq)
+
+
+def rank_span(steps: Sequence[int], /, *, size: int = 2, **changed: Any) -> Span:
+    sums = chunks.pack_ranks(steps, [10 * step for step in steps], [None] * len(steps))
+    values: dict[str, Any] = {c.RANKS_SIZE: size, c.RANKS_STEPS: sums}
+    values.update(changed)
+    return span(c.SPAN_RANKS, values, number=steps[0])
 
 
 def engine_span(**changed: Any) -> Span:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from specscope.chunks import pack_boundaries
 from specscope_server.store import open_store
-from specscope_server.store.model import Batch, EngineReport, RequestTotals
+from specscope_server.store.model import EngineReport, RequestTotals, SpanBatch, Told
 from specscope_server.store.port import Store
 from storekit import facts
 from storekit.dump import Dump, dump, empty
@@ -28,7 +28,7 @@ def _ledger(expected: int, observed: int) -> bytes:
 
 # One fact a batch: the smallest pieces an export can be cut into. The same request is told running, finished
 # and by a second process; totals, ledger and clocks move on; some facts come late or contradict others.
-PIECES: tuple[Batch, ...] = (
+PIECES: tuple[Told, ...] = (
     facts.batch(facts.REPORT),
     facts.batch(EngineReport(facts.ago_ns(30), "weight_update", "tiny-2", False, {"draft": {"layers": 2}})),
     facts.batch(facts.REPORT, **OTHER),
@@ -76,10 +76,15 @@ PIECES: tuple[Batch, ...] = (
     ),
     facts.batch(facts.heartbeat(400, boundaries=facts.crossings("draft.fc", "target_fed", 1)), **OTHER),
     facts.batch(facts.request(), facts.increment(1), facts.heartbeat(5), **ELSEWHERE),
+    *(facts.batch(facts.rank_steps(first)) for first in (3, 7)),
+    facts.batch(facts.rank_steps(3, other=[5]), **OTHER),
+    SpanBatch("default", (facts.span(0), facts.span(1))),
+    SpanBatch("default", (facts.span(1), facts.span(2, failed=True))),
+    SpanBatch("second", (facts.span(0),)),
 )
 
 
-def _written(store: Store, url: str, exports: Sequence[Sequence[Batch]]) -> Dump:
+def _written(store: Store, url: str, exports: Sequence[Sequence[Told]]) -> Dump:
     empty(url)
     for export in exports:
         store.write(export, facts.NOW)
@@ -87,7 +92,7 @@ def _written(store: Store, url: str, exports: Sequence[Sequence[Batch]]) -> Dump
 
 
 @st.composite
-def deliveries(draw: st.DrawFn) -> list[list[Batch]]:
+def deliveries(draw: st.DrawFn) -> list[list[Told]]:
     """Every piece at least once, any of them again, in any order, cut into exports anywhere."""
     order = draw(st.permutations(range(len(PIECES))))
     again = draw(st.lists(st.integers(0, len(PIECES) - 1), max_size=len(PIECES)))
@@ -104,7 +109,7 @@ def test_order_number_and_grouping_of_batches_change_nothing(store: Store, store
 
     @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(deliveries())
-    def shuffled(exports: list[list[Batch]]) -> None:
+    def shuffled(exports: list[list[Told]]) -> None:
         assert _written(store, store_url, exports) == wanted
 
     shuffled()

@@ -57,7 +57,7 @@ def _index(index: ReflectedIndex) -> tuple[str, list[str | None], bool, list[tup
 
 
 def _compared(built: str, created: str) -> None:
-    assert upgrade(built).endswith("schema 0001, up to date")
+    assert upgrade(built).endswith("schema 0004, up to date")
     _created(created)
     assert _shape(built) == _shape(created)
     opened = database(built)
@@ -121,11 +121,11 @@ def test_a_failed_migration_leaves_nothing_behind(empty_url: str) -> None:
 
 
 def test_check_says_what_is(empty_url: str) -> None:
-    nothing = r"(is empty, this SpecScope wants 0001; |is not there; .*)run: specscope db upgrade"
+    nothing = r"(is empty, this SpecScope wants 0004; |is not there; .*)run: specscope db upgrade"
     with pytest.raises(StoreError, match=nothing):
         check(empty_url)
     upgrade(empty_url)
-    assert check(empty_url).endswith("schema 0001, up to date and sound")
+    assert check(empty_url).endswith("schema 0004, up to date and sound")
     execute(empty_url, text("DROP INDEX request_by_rid"))
     with pytest.raises(StoreError, match=r"differs from it in 1 places .*request_by_rid"):
         check(empty_url)
@@ -135,7 +135,7 @@ def test_check_says_what_is(empty_url: str) -> None:
 def test_a_newer_schema_is_left_alone(store_url: str, act: Callable[[str], object]) -> None:
     upgrade(store_url)
     execute(store_url, text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
-    message = r"newer SpecScope \(schema 9999, this one knows up to 0001\); upgrade SpecScope or name another"
+    message = r"newer SpecScope \(schema 9999, this one knows up to 0004\); upgrade SpecScope or name another"
     with pytest.raises(StoreError, match=message):
         act(store_url)
 

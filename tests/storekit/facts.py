@@ -7,15 +7,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from specscope.chunks import ExtendRow, StepRow, pack_extends, pack_steps
+from specscope.chunks import ExtendRow, StepRow, pack_extends, pack_ranks, pack_steps
 from specscope.rollup import ALL, STEP, Counts, Key
 from specscope_server.store.model import (
     Batch,
     BoundaryTotal,
     Chunk,
     EngineReport,
+    ForeignSpan,
     Heartbeat,
     ProcessFacts,
+    RankReport,
     RequestReport,
     RequestTotals,
     RollupIncrement,
@@ -25,6 +27,7 @@ from specscope_server.store.values import engine_uid, to_ns
 NOW = datetime(2026, 3, 1, 12, 0, 3, tzinfo=UTC)
 NOW_NS = to_ns(NOW)
 SECOND = 1_000_000_000
+SIDES = ("proposals", "accepts")
 
 PROCESS = ProcessFacts(
     workspace="default",
@@ -170,6 +173,34 @@ def heartbeat(seconds_ago: float = 1, **changes: Any) -> Heartbeat:
     return replace(base, **changes)
 
 
+def rank_steps(
+    first: int, count: int = 4, *, size: int = 2, other: Sequence[int] = (), where: str = "accepts"
+) -> RankReport:
+    """Return ``count`` steps of a rank from ``first`` on, in ``other`` ones of which it leaves the others."""
+    steps = range(first, first + count)
+    sums = {name: [10 * step + (name == where and step in other) for step in steps] for name in SIDES}
+    return RankReport(
+        first, first + count - 1, size, ago_ns(5), pack_ranks(steps, sums["proposals"], sums["accepts"])
+    )
+
+
+def span(number: int, trace: str = "trace-u0", **changes: Any) -> ForeignSpan:
+    """Return another tool's span of a trace, ``number`` ns after its first one."""
+    base = ForeignSpan(
+        trace_id=trace,
+        span_id=f"{number:016x}",
+        parent_id="" if number == 0 else f"{0:016x}",
+        name="decode",
+        service="sglang",
+        scope="sglang",
+        start_ns=ago_ns(20) + number,
+        end_ns=ago_ns(19) + number,
+        failed=False,
+        attributes={"rid": "a"},
+    )
+    return replace(base, **changes)
+
+
 def batch(*facts: Any, process: ProcessFacts = PROCESS, **changes: Any) -> Batch:
     """Return a batch of facts of any kind, told by a process (changed as told)."""
 
@@ -183,7 +214,8 @@ def batch(*facts: Any, process: ProcessFacts = PROCESS, **changes: Any) -> Batch
         chunks=of(Chunk),
         rollups=of(RollupIncrement),
         heartbeats=of(Heartbeat),
+        ranks=of(RankReport),
     )
-    told = (made.engines, made.requests, made.chunks, made.rollups, made.heartbeats)
+    told = (made.engines, made.requests, made.chunks, made.rollups, made.heartbeats, made.ranks)
     assert sum(map(len, told)) == len(facts), "a fact of an unknown kind"
     return made

@@ -53,6 +53,7 @@ ALL: list[r.Record] = [
     r.PrefillPass(1, 2, (UID,), (0,), EXPECTED, CROSSED),
     r.RequestFinished(1, UID, "finished", "stop", 7),
     r.RequestFinished(1, UID, "aborted", "abort", 7, 0.25, 0.5),
+    r.RankSteps(1, 2, (5, 6), (7, None), (8, 0xFFFFFFFF)),
     r.RequestFinished(1, UID, "finished", "stop", 7, engine_verify_steps=3, engine_accepted=0),
 ]
 

@@ -18,9 +18,12 @@ NAMES = {
     for name, value in vars(convention).items()
     if name.isupper() and isinstance(value, str) and value
 }  # fmt: skip
-COLUMNS = {*chunks.STEP_COLUMNS, *chunks.EXTEND_COLUMNS, *chunks.BOUNDARY_COLUMNS, *rollup.ROLLUP_COLUMNS}
+COLUMNS = {
+    *chunks.STEP_COLUMNS, *chunks.EXTEND_COLUMNS, *chunks.BOUNDARY_COLUMNS, *chunks.RANK_COLUMNS,
+    *rollup.ROLLUP_COLUMNS,
+}  # fmt: skip
 REASONS = {
-    pump.QUEUE_FULL, pump.EXPORTER_LOST, pump.EXPORTER_DEAD, pump.NOT_PLAIN,
+    pump.QUEUE_FULL, pump.EXPORTER_LOST, pump.EXPORTER_DEAD, pump.NOT_PLAIN, pump.RANK_STEPS_FULL,
     pipeline.BROKEN, pipeline.EVICTED, sender.BUFFER_FULL, sender.REJECTED, sender.RECEIVER_ERROR,
 }  # fmt: skip
 
@@ -47,6 +50,7 @@ def test_no_name_is_documented_that_does_not_exist() -> None:
 
 def test_limits_are_documented_as_they_are() -> None:
     assert f"at most {chunks.MAX_STEPS} verify steps" in WIRE
+    assert f"one row a verify step, at most {chunks.MAX_RANK_STEPS}" in WIRE
     assert f"its last {tokens.WINDOW}" in WIRE
     assert f"unix seconds, a multiple of {rollup.BUCKET_S}" in WIRE
     assert f"Wire, version {convention.WIRE_VERSION}" in WIRE

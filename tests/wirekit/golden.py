@@ -130,6 +130,8 @@ def _readable(key: str, value: Any) -> Any:
     if key == c.REQUEST_BOUNDARIES:
         expected, observed = chunks.unpack_boundaries(value)
         return [[*k, n] for k, n in sorted(expected.items())], [[*k, n] for k, n in sorted(observed.items())]
+    if key == c.RANKS_STEPS:
+        return chunks.unpack_ranks(value)
     if key == c.ROLLUP_ROWS:
         return [[*k, *asdict(counts).values()] for k, counts in sorted(rollup.unpack(value).items())]
     return value

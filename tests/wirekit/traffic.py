@@ -130,6 +130,7 @@ def story() -> Iterator[r.Record]:
             yield finished("health", t + 10 * MS * step + 2 * MS, 8)
     yield finished("long", t + 720 * MS, 177)
     yield verify(71, t + 721 * MS, ("long",), overshoot=True)
+    yield r.RankSteps(t + 722 * MS, 2, (69, 70, 71), (0xFFFFFFFF, 5, None), (0, 6, 7))
 
 
 def hello(detail: str = c.DETAIL_FULL) -> Hello:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, Final, cast
 
 from specscope import columns
@@ -140,9 +141,9 @@ def _pack(
     rows: Sequence[object], names: Sequence[str], types: Mapping[str, type], codec: int | None
 ) -> bytes:
     packed: dict[str, columns.Column] = {}
-    for name in names:
-        values = [getattr(row, name) for row in rows]
-        if rows and all(v is None for v in values):
+    read = attrgetter(*names)
+    for name, *values in zip(names, *map(read, rows), strict=True):
+        if rows and values.count(None) == len(values):
             continue
         if types[name] is float:  # a column takes the kind of its first value: 0 would make it integers
             values = [None if v is None else float(v) for v in values]

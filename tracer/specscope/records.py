@@ -196,6 +196,8 @@ class DraftExtend:
     pass (``None``: not observable), ``aux_states`` how many aux hidden states the target handed over (0: none
     captured). ``hidden`` has one entry a request, ``None`` where not recorded. ``confidence`` [2, requests]
     are top-1 probability and entropy (nats) of the draft token that this pass proposes for position 1.
+    ``row_stats``, float32 [3, rows], are mean, population variance and largest absolute value of each row,
+    ``spans`` first row and number of rows of each request: :mod:`specscope.expand` makes ``hidden`` of them.
     """
 
     TAG: ClassVar[str] = "extend"
@@ -213,6 +215,8 @@ class DraftExtend:
     expected: Mapping[Expectation, int]
     crossed: Mapping[Crossing, int]
     confidence: Reals | None = None
+    row_stats: bytes | None = None
+    spans: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
 @dataclass(slots=True)
@@ -309,7 +313,9 @@ def to_tuple(record: Record) -> tuple[Any, ...]:
         if type(values[index]) is not dict:
             values[index] = dict(values[index])
     if tag == DraftExtend.TAG:
-        values[_HIDDEN] = tuple(None if h is None else _HIDDEN_VALUES(h) for h in values[_HIDDEN])
+        hidden = values[_HIDDEN]
+        if HiddenStats in set(map(type, hidden)):  # of states on a device none is recorded
+            values[_HIDDEN] = tuple([None if h is None else _HIDDEN_VALUES(h) for h in hidden])
     return (tag, *values)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from specscope.rollup import Counts
 
-from specscope_server.store.model import BoundaryState
+from specscope_server.store.model import BoundaryState, EngineCounts
 
 CERTAIN = "certain"
 SUSPECTED = "suspected"
@@ -28,6 +28,55 @@ class ExtendEvidence:
     aux_states: int | None
     passes: int
     fc_ran: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One request whose totals are not those that the engine counted itself."""
+
+    uid: str
+    rid: str
+    verify_steps: int
+    accepted: int
+    engine: EngineCounts
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """Our totals of the requests that ended in the window, against the engine's own counters of them.
+
+    ``compared`` counts among the newest of them those that were seen whole, ``not_compared`` the others by
+    reason. ``differing`` are all of the window, newest first.
+    """
+
+    compared: int
+    differing: tuple[Difference, ...] = ()
+    not_compared: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class RankEvidence:
+    """The ranks of one group that must agree, held against each other over their newest steps.
+
+    ``heard`` of ``size`` ranks told of their steps; ``compared`` counts the steps that two or more told,
+    ``alone`` those that one alone did. ``proposals_compared`` of the compared ones had proposals on the host
+    to compare. At ``first_step``, ``boundary`` is where the ranks ``apart`` left the others (all of them
+    where no side has a majority). ``steps`` are the first and last engine step compared.
+    """
+
+    dp: int
+    pp: int
+    size: int
+    heard: tuple[int, ...]
+    compared: int
+    proposals_compared: int
+    proposals_differ: int
+    accepts_differ: int
+    first_step: int | None = None
+    boundary: str = ""
+    apart: tuple[int, ...] = ()
+    steps: tuple[int, int] | None = None
+    alone: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +108,9 @@ class Evidence:
     dropped: Mapping[str, int] = field(default_factory=dict[str, int])
     hook_errors: Mapping[str, int] = field(default_factory=dict[str, int])
     example_requests: tuple[str, ...] = ()
+    reconciliation: Reconciliation = Reconciliation(0)
+    ranks: tuple[RankEvidence, ...] = ()
+    """One entry a group of ranks of which any was heard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from specscope_server.diagnosis import draft_silent, facts, fc_bypassed, zero_acceptance
+from specscope_server.diagnosis import (
+    draft_silent,
+    facts,
+    fc_bypassed,
+    rank_divergence,
+    totals_differ,
+    zero_acceptance,
+)
 from specscope_server.diagnosis.model import CERTAIN, Diagnosis, Evidence, Finding, State
 from specscope_server.diagnosis.state import state
 from specscope_server.diagnosis.verdict import Rule, Unknown
@@ -16,6 +23,10 @@ RULES: Final = (
     Rule(draft_silent.KIND, draft_silent.judge),
     Rule(fc_bypassed.KIND, fc_bypassed.judge),
     Rule(zero_acceptance.KIND, zero_acceptance.judge),
+    # After acceptance, which it does not explain: ranks that part accept as much as ranks that agree.
+    Rule(rank_divergence.KIND, rank_divergence.judge),
+    # Last: that a counter is wrong explains no acceptance.
+    Rule(totals_differ.KIND, totals_differ.judge),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -28,7 +28,7 @@ from specscope_server.ingest.decode import decode
 from specscope_server.ingest.refusal import Refusal
 from specscope_server.ingest.stats import IngestStats
 from specscope_server.ingest.values import Tally
-from specscope_server.store.model import Batch
+from specscope_server.store.model import Told
 from specscope_server.store.port import Refused, Store, StoreError, Unavailable
 
 DECODERS: Final = 1
@@ -47,7 +47,7 @@ class Signal:
 
     name: str
     request: Callable[[], Message]
-    read: Callable[[Any], tuple[list[Batch], Tally]]
+    read: Callable[[Any], tuple[Sequence[Told], Tally]]
     respond: Callable[[int, str], Message]
 
 
@@ -68,7 +68,7 @@ def _metrics_response(rejected: int, message: str) -> Message:
 
 
 SIGNALS: Final = {
-    "/v1/traces": Signal("traces", ExportTraceServiceRequest, traces.batches_of, _trace_response),
+    "/v1/traces": Signal("traces", ExportTraceServiceRequest, traces.read, _trace_response),
     "/v1/metrics": Signal("metrics", ExportMetricsServiceRequest, metrics.batches_of, _metrics_response),
 }
 
@@ -123,13 +123,13 @@ class Receiver:
 
     def _decode(
         self, sent: bytes, encoding: Encoding, form: Format, signal: Signal
-    ) -> tuple[list[Batch], Tally, int]:
+    ) -> tuple[Sequence[Told], Tally, int]:
         raw = body.gunzip(sent, self.limits.raw_bytes) if encoding is Encoding.GZIP else sent
         if len(raw) > self.limits.raw_bytes:
             raise body.too_large(f"{len(raw)} bytes", self.limits.raw_bytes, "after decompression")
         return *signal.read(decode(raw, form, signal.request())), len(raw)
 
-    async def _write(self, batches: list[Batch]) -> None:
+    async def _write(self, batches: Sequence[Told]) -> None:
         """Commit; a client that goes away meanwhile does not stop it.
 
         Raises:

@@ -1,4 +1,4 @@
-"""From OTLP spans to batches: engines, requests, chunks, rollups. Other tools' spans are not kept."""
+"""From OTLP spans to batches: engines, requests, chunks, rollups, ranks; other tools' spans beside them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 from specscope import chunks, columns, rollup
 from specscope import convention as c
 
+from specscope_server.ingest import foreign
 from specscope_server.ingest.resource import process_facts
 from specscope_server.ingest.values import (
     MAX_COUNT,
@@ -24,10 +25,13 @@ from specscope_server.ingest.values import (
 from specscope_server.store.model import (
     Batch,
     Chunk,
+    EngineCounts,
     EngineReport,
+    RankReport,
     RequestReport,
     RequestTotals,
     RollupIncrement,
+    Told,
 )
 
 MAX_BLOB: Final = chunks.MAX_RAW
@@ -36,6 +40,8 @@ MAX_ROLLUP_RAW: Final = 1 << 20
 """Raw bytes of one rollup; some dozens of slices by position take 50 KiB."""
 MAX_STEP_COUNT: Final = 1 << 40
 """Largest count of one rollup row: eight million such rows still fit a 64-bit sum in the database."""
+MAX_RANKS: Final = 65_536
+"""Ranks of one group."""
 MAX_SLICE: Final = 64
 """Characters of a rollup's dimension or slice."""
 
@@ -48,6 +54,17 @@ class Spans:
     requests: list[RequestReport] = field(default_factory=list[RequestReport])
     chunks: list[Chunk] = field(default_factory=list[Chunk])
     rollups: list[RollupIncrement] = field(default_factory=list[RollupIncrement])
+    ranks: list[RankReport] = field(default_factory=list[RankReport])
+
+
+def read(export: ExportTraceServiceRequest) -> tuple[list[Told], Tally]:
+    """Return what our tracers say in an export, and the spans of other tools beside it.
+
+    What became of each span is told as in :func:`batches_of`; never raises on hostile values.
+    """
+    batches, tally = batches_of(export)
+    spans = (foreign.spans_of(resource_spans, tally) for resource_spans in export.resource_spans)
+    return [*batches, *(batch for batch in spans if batch is not None)], tally
 
 
 def batches_of(export: ExportTraceServiceRequest) -> tuple[list[Batch], Tally]:
@@ -88,10 +105,15 @@ def _batch(resource_spans: ResourceSpans, tally: Tally) -> Batch | None:
             tally.reject(f"{span.name}: {error}")
         else:
             tally.accepted += 1
-    if not (found.engines or found.requests or found.chunks or found.rollups):
+    if not (found.engines or found.requests or found.chunks or found.rollups or found.ranks):
         return None  # a process is not known by what was rejected
     return Batch(
-        process, tuple(found.engines), tuple(found.requests), tuple(found.chunks), tuple(found.rollups)
+        process,
+        tuple(found.engines),
+        tuple(found.requests),
+        tuple(found.chunks),
+        tuple(found.rollups),
+        ranks=tuple(found.ranks),
     )
 
 
@@ -156,11 +178,30 @@ def _rollup(span: Span, attributes: Attributes, found: Spans) -> None:
     )
 
 
+def _ranks(span: Span, attributes: Attributes, found: Spans) -> None:
+    blob = attributes.data(c.RANKS_STEPS, MAX_BLOB)
+    if blob is None:
+        raise Invalid(f"{c.RANKS_STEPS} is missing")
+    steps = [step for step, _, _ in chunks.unpack_ranks(blob)]
+    if not steps or max(steps) > MAX_COUNT:
+        raise Invalid(f"{c.RANKS_STEPS} has no step, or one beyond {MAX_COUNT}")
+    found.ranks.append(
+        RankReport(
+            first_step=min(steps),
+            last_step=max(steps),
+            size=attributes.required(c.RANKS_SIZE, MAX_RANKS, low=2),
+            event_ns=time_ns(span.start_time_unix_nano, "the span's start"),
+            sums=blob,
+        )
+    )
+
+
 READERS: Final[dict[str, Callable[[Span, Attributes, Spans], None]]] = {
     c.SPAN_ENGINE: _engine,
     c.SPAN_REQUEST: _request,
     c.SPAN_STEPS: _steps,
     c.SPAN_ROLLUP: _rollup,
+    c.SPAN_RANKS: _ranks,
 }
 
 
@@ -198,6 +239,7 @@ def _report(span: Span, attributes: Attributes) -> RequestReport:
         uid=attributes.hex_id(c.REQUEST_UID),
         rid=attributes.text(c.GEN_AI_REQUEST_ID),
         trace_id=span.trace_id.hex(),
+        parent_span_id=_caller(span),
         state=state,
         kind=attributes.choice(c.REQUEST_KIND, c.REQUEST_KINDS, ""),  # unknown where its start was not seen
         model=attributes.text(c.MODEL),
@@ -223,7 +265,25 @@ def _report(span: Span, attributes: Attributes) -> RequestReport:
             prefill_passes=_total(attributes, c.REQUEST_PREFILLS),
         ),
         boundaries=_boundaries(attributes),
+        engine=_engine_counts(attributes),
     )
+
+
+def _caller(span: Span) -> str:
+    """Return whose child a request is; of a chunk the parent is the request itself, which says nothing."""
+    told = span.name == c.SPAN_REQUEST and len(span.parent_span_id) == 8
+    return span.parent_span_id.hex() if told else ""
+
+
+def _engine_counts(attributes: Attributes) -> EngineCounts | None:
+    """Return the engine's own counters of the request, where they can be held against totals of ours.
+
+    A tracer leaves its totals out where it did not see every step: then there is nothing to compare with.
+    """
+    steps = attributes.integer(c.REQUEST_ENGINE_STEPS, MAX_COUNT)
+    accepted = attributes.integer(c.REQUEST_ENGINE_ACCEPTED, MAX_COUNT)
+    whole = attributes.integer(c.REQUEST_VERIFY_STEPS, MAX_COUNT) is not None
+    return EngineCounts(steps, accepted) if whole and steps is not None and accepted is not None else None
 
 
 def _total(attributes: Attributes, name: str) -> int:

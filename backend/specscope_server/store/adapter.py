@@ -12,7 +12,6 @@ from specscope_server.store.database import Database
 from specscope_server.store.evidence import evidence
 from specscope_server.store.model import (
     AlertRow,
-    Batch,
     DeliveryRow,
     EngineRow,
     FindingRow,
@@ -20,6 +19,7 @@ from specscope_server.store.model import (
     RequestDetail,
     RequestFilter,
     SeriesPoint,
+    Told,
 )
 from specscope_server.store.port import Capabilities, NewDelivery
 from specscope_server.store.read_detail import detail
@@ -49,7 +49,7 @@ class SqlStore:
         """Release connections; idempotent."""
         self._database.close()
 
-    def write(self, batches: Sequence[Batch], received: datetime) -> None:
+    def write(self, batches: Sequence[Told], received: datetime) -> None:
         """See the port."""
         rows = rows_of(batches, to_ns(received))
         self._database.write(lambda connection: write(connection, rows))

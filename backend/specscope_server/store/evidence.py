@@ -10,7 +10,9 @@ from specscope_server.store import rows as names
 from specscope_server.store import schema
 from specscope_server.store.extends import extends
 from specscope_server.store.facts import StoredEngine, load
+from specscope_server.store.ranks import rank_evidence
 from specscope_server.store.read_rollups import window_sums
+from specscope_server.store.reconcile import reconciliation
 from specscope_server.store.states import states
 from specscope_server.store.window import differences
 
@@ -54,6 +56,10 @@ def evidence(connection: Connection, engine_uid: str, now_ns: int, window_ns: in
         dropped=engine.summed(names.DROPPED),
         hook_errors=engine.summed(names.HOOK_ERRORS),
         example_requests=_examples(connection, engine, start_ns, now_ns - window_ns),
+        ranks=rank_evidence(connection, engine),
+        reconciliation=reconciliation(
+            connection, engine, now_ns, start_ns - _LOOKBACK_NS, now_ns - window_ns
+        ),
     )
 
 

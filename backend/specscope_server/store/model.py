@@ -63,6 +63,8 @@ class Heartbeat:
     event_ns: int
     boundaries: tuple[BoundaryTotal, ...] = ()
     armed: Mapping[str, tuple[bool, str]] = field(default_factory=dict[str, tuple[bool, str]])
+    arming: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Boundary to the state of its hooks as in ``convention.ARMINGS``, where it was told."""
     requests: Mapping[str, int] = field(default_factory=dict[str, int])
     dropped: Mapping[str, int] = field(default_factory=dict[str, int])
     hook_errors: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -88,6 +90,14 @@ class RequestTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineCounts:
+    """The engine's own counters of a request that ended, told beside totals of ours that are whole."""
+
+    verify_steps: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
 class RequestReport:
     """What one span says of a request: identity, state and totals as of then."""
 
@@ -109,6 +119,10 @@ class RequestReport:
     first_token_s: float | None
     totals: RequestTotals
     boundaries: bytes | None = None
+    parent_span_id: str = ""
+    """Hex; empty where the request came without a trace context."""
+    engine: EngineCounts | None = None
+    """``None``: not told, or told without totals of ours that are whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +148,44 @@ class RollupIncrement:
 
 
 @dataclass(frozen=True, slots=True)
+class RankReport:
+    """A ``spec_decode.ranks`` span: checksums of the verify steps of one rank. Keyed (process, first step).
+
+    ``size`` is how many ranks must agree, ``sums`` the packed checksums as they came.
+    """
+
+    first_step: int
+    last_step: int
+    size: int
+    event_ns: int
+    sums: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSpan:
+    """A span of another tool: the engine's own, a caller's. Ids are lower-case hex, empty: no parent."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    service: str
+    scope: str
+    start_ns: int
+    end_ns: int
+    failed: bool
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanBatch:
+    """Spans of other tools in one export, of a workspace."""
+
+    workspace: str
+    spans: tuple[ForeignSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Everything one resource said in one export."""
 
@@ -143,7 +195,11 @@ class Batch:
     chunks: tuple[Chunk, ...] = ()
     rollups: tuple[RollupIncrement, ...] = ()
     heartbeats: tuple[Heartbeat, ...] = ()
+    ranks: tuple[RankReport, ...] = ()
 
+
+Told = Batch | SpanBatch
+"""What an export may hold."""
 
 # --- read by the API, the pages and the diagnosis ---------------------------------------------------
 
@@ -161,6 +217,8 @@ class BoundaryState:
     observed: Mapping[str, int]
     armed: bool
     reason: str = ""
+    arming: str = ""
+    """State of the tracer's hooks, as in ``convention.ARMINGS``; empty: not told."""
 
     @property
     def observed_total(self) -> int:
@@ -193,6 +251,20 @@ class ProcessRow:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineEvent:
+    """What one process told of itself and when: its start, or a change of weights.
+
+    ``weight_version`` is the version from then on (``None``: not told); ``detail`` what the change was.
+    """
+
+    at: datetime
+    event: str
+    process_uid: str
+    weight_version: int | None
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class EngineRow:
     """One engine: one launch (instance) of a serving deployment, all its processes together.
 
@@ -219,6 +291,8 @@ class EngineRow:
     ledger: tuple[BoundaryState, ...]
     requests: Mapping[str, int]
     processes: tuple[ProcessRow, ...]
+    events: tuple[EngineEvent, ...] = ()
+    """Newest first, the newest ones; only where one engine was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +320,9 @@ class RequestRow:
     first_token_s: float | None
     totals: RequestTotals
     detail: str
+    parent_span_id: str = ""
+    engine_counts: EngineCounts | None = None
+    """The engine's own counters, where they can be held against ``totals``."""
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -275,6 +352,8 @@ class RequestDetail:
     extends: tuple[Mapping[str, Any], ...]
     boundaries: tuple[BoundaryState, ...]
     steps_total: int
+    spans: tuple[ForeignSpan, ...] = ()
+    """Other tools' spans of the same trace, by start."""
 
 
 @dataclass(frozen=True, slots=True)

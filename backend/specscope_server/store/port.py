@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from specscope_server.diagnosis.model import Evidence, Finding
 from specscope_server.store.model import (
     AlertRow,
-    Batch,
     DeliveryRow,
     EngineRow,
     FindingRow,
@@ -21,6 +20,7 @@ from specscope_server.store.model import (
     RequestDetail,
     RequestFilter,
     SeriesPoint,
+    Told,
 )
 
 
@@ -68,7 +68,7 @@ class Store(Protocol):
         ...
 
     # writes
-    def write(self, batches: Sequence[Batch], received: datetime) -> None:
+    def write(self, batches: Sequence[Told], received: datetime) -> None:
         """Commit the batches of one export in one transaction, durably; returning is the acknowledgement.
 
         MUST be idempotent: repeated, late and out-of-order batches leave the same end state.

@@ -6,10 +6,13 @@ from sqlalchemy import Connection, select
 
 from specscope_server.store import schema
 from specscope_server.store.facts import StoredEngine, load
-from specscope_server.store.model import EngineRow
+from specscope_server.store.model import EngineEvent, EngineRow
 from specscope_server.store.read_rollups import Sums, window_sums
 from specscope_server.store.states import states
 from specscope_server.store.values import from_ns, optional_from_ns
+
+MAX_EVENTS = 100
+"""Events of an engine that are read: an engine may be given new weights every minute."""
 
 
 def engines(
@@ -18,10 +21,25 @@ def engines(
     """Return the engines of a workspace (or the one asked for), newest start first."""
     found = load(connection, workspace=workspace, uids=None if engine_uid is None else [engine_uid])
     sums = window_sums(connection, [e.row.engine_uid for e in found], since_ns // 1_000_000_000)
-    return [_public(engine, sums.get(engine.row.engine_uid)) for engine in found]
+    events = () if engine_uid is None else _events(connection, engine_uid)
+    return [_public(engine, sums.get(engine.row.engine_uid), events) for engine in found]
 
 
-def _public(engine: StoredEngine, sums: Sums | None) -> EngineRow:
+def _events(connection: Connection, engine_uid: str) -> tuple[EngineEvent, ...]:
+    table = schema.engine_event.c
+    found = connection.execute(
+        select(table.event_ns, table.event, table.process_uid, table.weight_version, table.detail)
+        .where(table.engine_uid == engine_uid)
+        .order_by(table.event_ns.desc(), table.process_uid, table.event)
+        .limit(MAX_EVENTS)
+    )
+    return tuple(
+        EngineEvent(from_ns(row.event_ns), row.event, row.process_uid, row.weight_version, row.detail)
+        for row in found
+    )
+
+
+def _public(engine: StoredEngine, sums: Sums | None, events: tuple[EngineEvent, ...]) -> EngineRow:
     row = engine.row
     return EngineRow(
         engine_uid=row.engine_uid,
@@ -42,6 +60,7 @@ def _public(engine: StoredEngine, sums: Sums | None) -> EngineRow:
         ledger=states({p.uid: (p.totals, p.armed) for p in engine.processes}),
         requests=engine.requests,
         processes=tuple(p.public() for p in engine.processes),
+        events=events,
     )
 
 

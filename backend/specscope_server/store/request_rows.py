@@ -8,7 +8,7 @@ from specscope import convention
 from sqlalchemy import ColumnElement, Row, Select, and_, case, literal, select
 
 from specscope_server.store import schema
-from specscope_server.store.model import RequestRow, RequestTotals
+from specscope_server.store.model import EngineCounts, RequestRow, RequestTotals
 from specscope_server.store.rows import TOTALS
 from specscope_server.store.values import from_ns, optional_from_ns
 
@@ -64,4 +64,8 @@ def public(row: Row[Any], engine: str) -> RequestRow:
         first_token_s=row.first_token_s,
         totals=RequestTotals(**{name: getattr(row, name) for name in TOTALS}),
         detail=row.detail or "",
+        parent_span_id=row.parent_span_id,
+        engine_counts=None
+        if row.engine_verify_steps is None or row.engine_accepted is None
+        else EngineCounts(row.engine_verify_steps, row.engine_accepted),
     )

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, cast
 
 from specscope import chunks, convention, ledger
 from specscope.columns import CodecError
 from specscope.rollup import BUCKET_S, COUNT_FIELDS, bucket_start
 
-from specscope_server.store.model import Batch, Heartbeat, ProcessFacts, RequestReport, RequestTotals
+from specscope_server.store.model import (
+    Batch,
+    Heartbeat,
+    ProcessFacts,
+    RequestReport,
+    RequestTotals,
+    SpanBatch,
+    Told,
+)
 from specscope_server.store.values import (
     MAX_NS,
     clean,
@@ -43,6 +51,9 @@ ENGINE_THREAD = "engine_thread_ns"
 QUEUED = "queued"
 SPECULATION = "speculation"
 ARMED = "armed"
+ARMINGS = ("", *convention.ARMINGS)
+"""Values of the gauge ``armed``: 1 where the boundary can be seen, else the kind of reason why not, 0 where
+that was not told."""
 
 
 @dataclass(slots=True)
@@ -60,13 +71,15 @@ class Rows:
     boundary_counts: list[Row] = field(default_factory=list[Row])
     requests: list[Row] = field(default_factory=list[Row])
     chunks: list[Row] = field(default_factory=list[Row])
+    ranks: list[Row] = field(default_factory=list[Row])
+    spans: list[Row] = field(default_factory=list[Row])
     rollups: dict[tuple[str, str, int], list[Row]] = field(
         default_factory=dict[tuple[str, str, int], list[Row]]
     )
     """By (engine uid, process uid, seq), the key that makes an increment count once."""
 
 
-def rows_of(batches: Iterable[Batch], received_ns: int) -> Rows:
+def rows_of(batches: Iterable[Told], received_ns: int) -> Rows:
     """Translate batches.
 
     Raises:
@@ -74,8 +87,33 @@ def rows_of(batches: Iterable[Batch], received_ns: int) -> Rows:
     """
     rows = Rows()
     for batch in batches:
-        _Translation(rows, batch, received_ns).run()
+        if isinstance(batch, SpanBatch):
+            _spans(rows, batch, received_ns)
+        else:
+            _Translation(rows, batch, received_ns).run()
     return rows
+
+
+def _spans(rows: Rows, batch: SpanBatch, received_ns: int) -> None:
+    workspace = key(batch.workspace)
+    rows.workspaces.append({"name": workspace, "created_ns": received_ns})
+    for span in batch.spans:
+        rows.spans.append(
+            {
+                "workspace": workspace,
+                "trace_id": key(span.trace_id),
+                "span_id": key(span.span_id),
+                "parent_id": key(span.parent_id),
+                "name": clean(span.name),
+                "service": clean(span.service),
+                "scope": clean(span.scope),
+                "start_ns": span.start_ns,
+                "end_ns": span.end_ns,
+                "received_ns": received_ns,
+                "failed": int(span.failed),
+                "attributes": span.attributes,
+            }
+        )
 
 
 class _Translation:
@@ -102,6 +140,7 @@ class _Translation:
                     "model": clean(report.model),
                     "speculation": int(report.speculation),
                     "config": report.config,
+                    **_event(report.config),
                 }
             )
         for heartbeat in batch.heartbeats:
@@ -121,6 +160,17 @@ class _Translation:
                     "extends": chunk.extends,
                 }
             )
+        for report in batch.ranks:
+            self._rows.ranks.append(
+                self._of_process
+                | {
+                    "first_step": count(report.first_step, "first step of a rank", MAX_NS),
+                    "last_step": count(report.last_step, "last step of a rank", MAX_NS),
+                    "size": count(report.size, "ranks of a group"),
+                    "event_ns": report.event_ns,
+                    "sums": report.sums,
+                }
+            )
         self._rollups()
         models = {clean(r.model) for r in (*batch.engines, *batch.requests)} - {""}
         self._rows.models += [{"workspace": self._workspace, "name": name} for name in models]
@@ -130,6 +180,7 @@ class _Translation:
         events = [report.event_ns for report in batch.engines]
         events += [heartbeat.event_ns for heartbeat in batch.heartbeats]
         events += [chunk.end_ns for chunk in batch.chunks]
+        events += [report.event_ns for report in batch.ranks]
         arrivals = [r.arrival_ns for r in batch.requests if r.kind == convention.KIND_USER]
         self._rows.workspaces.append({"name": self._workspace, "created_ns": received})
         self._rows.engines.append(
@@ -186,7 +237,8 @@ class _Translation:
         if heartbeat.speculation is not None:
             gauge(SPECULATION, "", int(heartbeat.speculation))
         for boundary, (armed, reason) in heartbeat.armed.items():
-            gauge(ARMED, boundary, int(armed), reason)
+            state = heartbeat.arming.get(boundary, "")
+            gauge(ARMED, boundary, 1 if armed else ARMINGS.index(state), reason)
         for total in heartbeat.boundaries:
             row = self._of_process | {
                 "boundary": key(total.boundary),
@@ -202,6 +254,7 @@ class _Translation:
         totals = {name: count(getattr(report.totals, name), name) for name in TOTALS}
         passes = report.totals.verify_steps + report.totals.prefill_passes
         ended = report.state != convention.STATE_RUNNING
+        engine = report.engine
         self._rows.requests.append(
             self._of_process
             | {
@@ -223,10 +276,13 @@ class _Translation:
                 "temperature": finite(report.temperature),
                 "queue_s": finite(report.queue_s),
                 "first_token_s": finite(report.first_token_s),
+                "engine_verify_steps": optional_count(engine and engine.verify_steps, "engine's steps"),
+                "engine_accepted": optional_count(engine and engine.accepted, "engine's accepted drafts"),
                 "boundaries": report.boundaries,
                 # The blob that had seen the most passes is the newest; the final report beats a running one.
                 "boundaries_rank": 0 if report.boundaries is None else 1 + 2 * passes + ended,
                 "short": _short(report),
+                "parent_span_id": key(report.parent_span_id),
             }
             | totals
         )
@@ -243,6 +299,18 @@ class _Translation:
                 | {name: count(getattr(counts, name), f"rollup {name}") for name in COUNT_FIELDS}
                 for (dimension, value, position), counts in increment.rows.items()
             ]
+
+
+def _event(config: Mapping[str, Any]) -> Row:
+    """Return what a report says of the change it was sent for, apart from the whole configuration."""
+    told: object = config.get("weights")
+    weights = cast("Mapping[str, object]", told) if isinstance(told, Mapping) else dict[str, object]()
+    version, detail = weights.get("version"), weights.get("event")
+    known = isinstance(version, int) and not isinstance(version, bool) and 0 <= version <= MAX_NS
+    return {
+        "weight_version": version if known else None,
+        "detail": cast("Mapping[str, Any]", detail) if isinstance(detail, Mapping) else {},
+    }
 
 
 def _short(report: RequestReport) -> str:

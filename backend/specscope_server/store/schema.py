@@ -21,6 +21,7 @@ from specscope_server.store.schema_parts import (
     process_reference,
     text_column,
 )
+from specscope_server.store.schema_traces import rank_steps, span
 from specscope_server.store.values import JsonText
 
 __all__ = [
@@ -37,12 +38,17 @@ __all__ = [
     "process",
     "process_counter",
     "process_gauge",
+    "rank_steps",
     "request",
     "rollup_10s",
     "rollup_applied",
+    "span",
     "step_chunk",
     "workspace",
 ]
+
+DIFFERING = "engine_verify_steps <> verify_steps OR engine_accepted <> accepted"
+"""Condition on requests whose engine counts other totals than we do; NULL, not true, where it told none."""
 
 workspace = Table("workspace", metadata, key_column("name"), int_column("created_ns"))
 
@@ -127,6 +133,8 @@ engine_event = Table(
     text_column("model"),
     Column("speculation", Integer, nullable=False),
     Column("config", JsonText, nullable=False),
+    int_column("weight_version", None),
+    Column("detail", JsonText, nullable=False, server_default="{}"),
     process_reference(),
 )
 
@@ -167,6 +175,11 @@ request = Table(
     int_column("boundaries_rank"),
     # Its boundaries that were crossed too seldom, as ``,draft.fc,draft.map,``.
     text_column("short"),
+    # Whose child its span is, where it came with a trace context.
+    text_column("parent_span_id"),
+    # The engine's own counters of a request that ended, where they can be held against ours.
+    int_column("engine_verify_steps", None),
+    int_column("engine_accepted", None),
     Index("request_by_arrival", "workspace", "arrival_ns", "uid"),
     Index("request_by_engine", "engine_uid", "arrival_ns", "uid", "kind"),
     Index("request_by_uid", "workspace", "uid"),
@@ -187,6 +200,14 @@ request = Table(
         "uid",
         sqlite_where=text("short <> ''"),
         postgresql_where=text("short <> ''"),
+    ),
+    Index(
+        "request_differing",
+        "engine_uid",
+        "arrival_ns",
+        "uid",
+        sqlite_where=text(DIFFERING),
+        postgresql_where=text(DIFFERING),
     ),
 )
 

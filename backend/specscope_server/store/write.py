@@ -13,7 +13,7 @@ from specscope import convention
 from specscope.rollup import COUNT_FIELDS
 from sqlalchemy import ColumnElement, Connection, and_, case, or_, tuple_
 
-from specscope_server.store import schema
+from specscope_server.store import ranks, schema, spans
 from specscope_server.store.rows import PROCESS_TEXTS, TOTALS, Row, Rows
 from specscope_server.store.upsert import Insert, Merge, Upsert, insert, larger, smaller
 
@@ -41,8 +41,11 @@ def _state(stored: ColumnElement[Any], told: ColumnElement[Any]) -> ColumnElemen
     )
 
 
-_TEXTS = ("process_uid", "rid", "trace_id", "kind", "model", "finish_reason")
-_NUMBERS = ("end_ns", "last_received_ns", "prompt_tokens", "output_tokens", "cached_tokens", "max_tokens")
+_TEXTS = ("process_uid", "rid", "trace_id", "parent_span_id", "kind", "model", "finish_reason")
+_NUMBERS = (
+    *("end_ns", "last_received_ns", "prompt_tokens", "output_tokens", "cached_tokens", "max_tokens"),
+    *("engine_verify_steps", "engine_accepted"),
+)
 _FLOATS = ("temperature", "queue_s", "first_token_s")
 _REQUEST: dict[str, Merge] = {
     **dict.fromkeys((*_TEXTS, *_NUMBERS, *_FLOATS, *TOTALS), larger),
@@ -91,6 +94,8 @@ _TABLES: tuple[tuple[Upsert, Callable[[Rows], Sequence[Row]]], ...] = (
     (Upsert(schema.boundary_count, _BOUNDARY), lambda rows: rows.boundary_counts),
     (Upsert(schema.request, _REQUEST, also=_ledger_of_most), lambda rows: rows.requests),
     (Upsert(schema.step_chunk), lambda rows: rows.chunks),
+    (Upsert(schema.rank_steps), lambda rows: rows.ranks),
+    (Upsert(schema.span), lambda rows: rows.spans),
 )
 _ADD = Upsert(schema.rollup_10s, _SUMS)
 
@@ -99,6 +104,8 @@ def write(connection: Connection, rows: Rows) -> None:
     """Write rows, tables and keys always in the same order, so that servers cannot block each other."""
     for upsert, of in _TABLES:
         upsert.run(connection, of(rows))
+    ranks.forget(connection, rows.ranks)
+    spans.forget(connection, rows.spans)
     if rows.rollups:
         _add_rollups(connection, rows)
 

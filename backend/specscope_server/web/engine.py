@@ -6,21 +6,26 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from specscope_frontend.charts import TimelinePoint, acceptance_timeline, per_position
 from specscope_frontend.charts.figure import Figure
 from specscope_frontend.charts.positions import conditional, unconditional
 
-from specscope_server.diagnosis.model import ExtendEvidence
+from specscope_server.diagnosis import rank_divergence
+from specscope_server.diagnosis.model import ExtendEvidence, RankEvidence
 from specscope_server.store.model import BoundaryState, EngineRow
 from specscope_server.store.port import Store
-from specscope_server.web import engine_states, stats
+from specscope_server.web import engine_states, stats, weights
 from specscope_server.web.engine_states import FindingView, Judged
 from specscope_server.web.overview import no_data
 from specscope_server.web.stations import Station, gaps, stations
 from specscope_server.web.stats import Acceptance, Stat
+from specscope_server.web.weights import WeightsView
 from specscope_server.web.windows import Window
+
+ELSEWHERE: Final = ("weights", "differences")
+"""Parts of the configuration that have a section of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,15 @@ class ConfigGroup:
 
     name: str
     entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankLine:
+    """What the ranks of one group came to: its name (empty: the only group), a sentence and its tone."""
+
+    group: str
+    sentence: str
+    tone: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +80,8 @@ class EnginePage:
     hook_errors: tuple[tuple[str, int], ...]
     unknown: Mapping[str, str]
     no_data: str
+    weights: WeightsView
+    ranks: tuple[RankLine, ...]
 
 
 def build(
@@ -102,12 +118,33 @@ def build(
         points=tuple(points),
         positions=per_position(row.positions) if row.positions else None,
         position_rows=_position_rows(row.positions),
-        config=tuple(config_groups(row.config)),
+        config=tuple(config_groups({k: v for k, v in row.config.items() if k not in ELSEWHERE})),
         dropped=_sum(p.dropped for p in row.processes),
         hook_errors=_sum(p.hook_errors for p in row.processes),
         unknown=judged.diagnosis.unknown,
         no_data=no_data(row, window),
+        weights=weights.build(row),
+        ranks=tuple(rank_lines(evidence.ranks if evidence else ())),
     )
+
+
+def rank_lines(groups: Sequence[RankEvidence]) -> Iterator[RankLine]:
+    """Yield a sentence on each group of ranks that must agree; none where an engine has one rank."""
+    for group in groups:
+        name = f"dp {group.dp}, pp {group.pp}" if len(groups) > 1 else ""
+        heard = f"{len(group.heard)} of {group.size} ranks heard"
+        why = rank_divergence.not_comparable(group)
+        compared = f"{group.compared:,} steps compared"
+        if group.first_step is not None:
+            differ = f"from step {group.first_step:,} on {group.proposals_differ:,} proposals and"
+            differ += f" {group.accepts_differ:,} accepts differ"
+            yield RankLine(name, f"{heard}, {compared}: {differ}", "bad")
+        elif why:
+            yield RankLine(name, f"Not comparable: {why}", "lost")
+        else:
+            unseen = group.compared - group.proposals_compared
+            only = f" (of {unseen:,} only the accepts: their proposals were not on the host)" if unseen else ""
+            yield RankLine(name, f"{heard}, {compared}, 0 differ{only}", "ok")
 
 
 def _numbers(row: EngineRow, window: Window) -> tuple[Stat, ...]:

@@ -16,6 +16,7 @@ from specscope_server.web import format as f
 from specscope_server.web import stats, verdict
 from specscope_server.web.stations import Station, stations
 from specscope_server.web.stats import Acceptance, Stat
+from specscope_server.web.trace import Trace, trace
 from specscope_server.web.verdict import Verdict
 
 STEPS_SHOWN: Final = 400
@@ -96,6 +97,7 @@ class RequestPage:
     extend_groups: tuple[ExtendGroup, ...]
     extends: Sequence[Mapping[str, Any]]
     no_steps: str
+    trace: Trace
 
 
 def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | None:
@@ -137,6 +139,7 @@ def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | N
         extend_groups=tuple(_groups(detail.extends)),
         extends=detail.extends,
         no_steps=_why_no_steps(request),
+        trace=trace(request, detail.spans),
     )
 
 
@@ -167,12 +170,24 @@ def _facts(request: RequestRow) -> tuple[Stat, ...]:
         Stat("Committed by verify", f.count(totals.committed), "tokens"),
         Stat("Prefill passes", f.count(totals.prefill_passes), "passes"),
         Stat("Overshoot steps", f.count(totals.overshoot_steps), "steps"),
+        _engines_own(request),
         _recorded("Queued", f.seconds(request.queue_s), ""),
         _recorded("First token after", f.seconds(request.first_token_s), ""),
         Stat("Took", f.seconds(took), "", why="" if took is not None else why_open),
         _recorded("Temperature", f.significant(request.temperature), ""),
         _recorded("Max tokens", f.count(request.max_tokens), "tokens"),
     )
+
+
+def _engines_own(request: RequestRow) -> Stat:
+    """Return what the engine itself counted, which must be what the steps add up to."""
+    label, counts, totals = "Engine's own count", request.engine_counts, request.totals
+    if counts is None:
+        return Stat(label, f.DASH, "", why="not told, or not every step was seen")
+    same = (counts.verify_steps, counts.accepted) == (totals.verify_steps, totals.accepted)
+    value = f"{f.count(counts.accepted)} in {f.count(counts.verify_steps)}"
+    unit = "accepted, steps: the same" if same else "accepted, steps: not what its steps add up to"
+    return Stat(label, value, unit)
 
 
 def _recorded(label: str, value: str, unit: str) -> Stat:

@@ -258,7 +258,7 @@ class Pipeline:
     def _extend(self, record: DraftExtend) -> None:
         wall = self._anchor.wall(record.t_ns)
         kind = self._kinds.number(record.expected, record.crossed)
-        first = confidence.first(record)
+        first, stats = confidence.first(record), expand.hidden(record)
         for index, uid in enumerate(record.uids):
             state = self._state(uid, wall)
             state.passes[kind] += 1
@@ -276,7 +276,7 @@ class Pipeline:
                 fc_in=record.fc_in,
                 fc_ran=record.fc_ran,
             )
-            hidden: HiddenStats | None = record.hidden[index] if record.hidden else None
+            hidden = stats[index] if stats else None
             if hidden is not None:
                 row.rows, row.mean, row.std, row.rms = hidden.rows, hidden.mean, hidden.std, hidden.rms
                 row.max_abs, row.nonfinite, row.zero_rows = hidden.max_abs, hidden.nonfinite, hidden.zero_rows

@@ -1,0 +1,47 @@
+"""Tables of what is joined across processes: steps of ranks, and other tools' spans of our traces."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, LargeBinary, Table
+
+from specscope_server.store.schema_parts import (
+    int_column,
+    key_column,
+    metadata,
+    process_reference,
+    text_column,
+)
+from specscope_server.store.values import JsonText
+
+# Checksums of a rank's verify steps, packed, the newest records of each process (see ranks.py).
+rank_steps = Table(
+    "rank_steps",
+    metadata,
+    key_column("engine_uid"),
+    key_column("process_uid"),
+    Column("first_step", BigInteger, primary_key=True, autoincrement=False),
+    int_column("last_step"),
+    int_column("size"),
+    int_column("event_ns"),
+    Column("sums", LargeBinary, nullable=False),
+    process_reference(),
+)
+
+# Spans that are not ours: the engine's own, or a caller's. Bounded per trace and workspace (see spans.py).
+span = Table(
+    "span",
+    metadata,
+    key_column("workspace", ForeignKey("workspace.name", ondelete="CASCADE")),
+    key_column("trace_id"),
+    key_column("span_id"),
+    text_column("parent_id"),
+    text_column("name"),
+    text_column("service"),
+    text_column("scope"),
+    int_column("start_ns"),
+    int_column("end_ns"),
+    int_column("received_ns"),
+    int_column("failed"),
+    Column("attributes", JsonText, nullable=False),
+    Index("span_by_age", "workspace", "received_ns", "trace_id", "span_id"),
+)

@@ -1,0 +1,48 @@
+"""Other tools' spans: found with the request of their trace, and bounded."""
+
+from __future__ import annotations
+
+import pytest
+from specscope_server.store import spans
+from specscope_server.store.model import SpanBatch
+from specscope_server.store.port import Store
+from storekit import facts
+from storekit.dump import dump
+
+
+def test_they_come_with_the_request_of_their_trace(store: Store) -> None:
+    root = facts.span(0, name="POST /generate", attributes={"http.status": 200, "ok": True, "s": 0.5})
+    child = facts.span(1, failed=True)
+    other = facts.span(2, trace="another")
+    store.write([SpanBatch("default", (child, other, root)), facts.batch(facts.request())], facts.NOW)
+    store.write([SpanBatch("second", (facts.span(3),))], facts.NOW)
+    detail = store.request("default", "u0")
+    assert detail is not None
+    assert detail.spans == (root, child)
+
+
+def test_whose_child_a_request_is_is_kept(store: Store) -> None:
+    told = facts.request(state="running", parent_span_id="00f067aa0ba902b7")
+    store.write([facts.batch(told), facts.batch(facts.request())], facts.NOW)
+    detail = store.request("default", "u0")
+    assert detail is not None
+    assert detail.request.parent_span_id == "00f067aa0ba902b7"
+
+
+def test_of_a_long_trace_the_first_spans_are_kept(store: Store, store_url: str) -> None:
+    numbers = range(spans.OF_TRACE + 20)
+    store.write([SpanBatch("default", tuple(map(facts.span, numbers[::-2])))], facts.NOW)
+    store.write([SpanBatch("default", tuple(map(facts.span, numbers[-2::-2])))], facts.NOW)
+    kept = [int(row[2], 16) for row in dump(store_url)["span"]]
+    assert kept == list(numbers[: spans.OF_TRACE])
+
+
+def test_of_a_workspace_the_last_received_are_kept(
+    store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "OF_WORKSPACE", 10)
+    for age in range(30, 0, -1):
+        batch = SpanBatch("default", (facts.span(age, trace=f"trace-{age:02}"),))
+        store.write([batch, SpanBatch("second", (facts.span(0),))], facts.ago(age))
+    kept = [(row[0], row[1]) for row in dump(store_url)["span"]]
+    assert kept == [*(("default", f"trace-{age:02}") for age in range(1, 11)), ("second", "trace-u0")]
