@@ -122,6 +122,11 @@ class Server:
         self._process.wait()
 
     @property
+    def pid(self) -> int:
+        """The main process; its children are in its session."""
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         return self._log.read_text("utf-8", "replace")
 
@@ -129,8 +134,15 @@ class Server:
         """The log lines of the tracer, without their time stamp."""
         return [line[line.index("specscope:") :] for line in self.log.splitlines() if "specscope:" in line]
 
-    def post(self, path: str, body: dict[str, Any], timeout: float = 120.0) -> Any:
-        headers = {"content-type": "application/json"}
+    def post(
+        self,
+        path: str,
+        body: dict[str, Any],
+        timeout: float = 120.0,
+        more: dict[str, str] | None = None,
+    ) -> Any:
+        """``more`` are further headers."""
+        headers = {"content-type": "application/json"} | (more or {})
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=timeout) as answer:
             text = answer.read()
