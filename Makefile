@@ -3,7 +3,7 @@
 PYTHON ?= python3
 SCRIPT := $(PYTHON) -m scripts
 
-.PHONY: help demo test test-all compose-test lint format train-tiny prompts clean
+.PHONY: help demo test test-all chaos compose-test lint format train-tiny prompts clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -17,6 +17,9 @@ test: ## everything but the slow tests, from nothing (ARGS="..." goes to pytest)
 test-all: ## the slow tests as well, then the compose stack
 	@$(SCRIPT).checks --slow -- $(ARGS)
 	@$(MAKE) --no-print-directory compose-test
+
+chaos: ## what must never harm an engine: a real one under every kind of trouble (ARGS="..." goes to pytest)
+	@$(SCRIPT).checks --slow --only tests -- -m chaos tests/chaos $(ARGS)
 
 compose-test: ## docker-compose.yml for real, on a Docker daemon of its own (root)
 	@$(SCRIPT).project_env server postgres dev

@@ -27,6 +27,7 @@ def test_engine_tells_acceptance_ledger_and_state(told: Live) -> None:
             "observed_by_mode": {"eager": 9},
             "armed": True,
             "reason": "",
+            "arming": "armed",
         }
     ]
     assert engine["state"] and engine["state_reason"]

@@ -50,6 +50,8 @@ class Told:
     resources: list[dict[str, Any]]
     metrics: dict[str, dict[Labels, float]]
     """The latest value of each metric, by its labels."""
+    events: list[str] = field(default_factory=list[str])
+    """What each of ``engines`` was told for."""
 
     def metric(self, name: str, **labels: str) -> float:
         """The value of the only series of ``name`` that has ``labels``; 0.0 when there is none."""
@@ -77,6 +79,13 @@ class Told:
         return {
             dict(labels)[c.LABEL_BOUNDARY]: "" if value else dict(labels)[c.LABEL_REASON]
             for labels, value in self.metrics.get(c.METRIC_ARMED, {}).items()
+        }
+
+    def arming(self) -> dict[str, str]:
+        """Each boundary with the state of its hooks."""
+        return {
+            dict(labels)[c.LABEL_BOUNDARY]: dict(labels)[c.LABEL_ARMING]
+            for labels in self.metrics.get(c.METRIC_ARMED, {})
         }
 
 
@@ -169,6 +178,7 @@ class Receiver:
     def _add(self, name: str, attributes: dict[str, Any]) -> None:
         if name == c.SPAN_ENGINE:
             self._told.engines.append(json.loads(attributes[c.ENGINE_CONFIG]))
+            self._told.events.append(attributes[c.ENGINE_EVENT])
         elif name == c.SPAN_ROLLUP:
             self._told.rollups += 1
         else:
