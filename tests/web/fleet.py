@@ -7,7 +7,7 @@ these steps through the same rollups, chunks and ledgers that a tracer sends.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
@@ -68,6 +68,10 @@ class Engine:
     detail: str = c.DETAIL_STEPS
     rids: tuple[str, ...] = ()
     """rids of its newest requests, newest last."""
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """More of its configuration than every engine has."""
+    events: tuple[tuple[int, str, Mapping[str, Any]], ...] = ()
+    """What it told after its start: seconds before now, event, more of its configuration."""
     long_steps: int = 0
     """Verify steps of its newest finished request, 0: as the others."""
 
@@ -132,7 +136,7 @@ def write(store: Store, engine: Engine, now: datetime, seed: int = 1) -> Told:
     _live(run, Random(seed), start_ns, now_ns - engine.heard_s * S)
     batch = Batch(
         process,
-        engines=(EngineReport(start_ns + S, "start", engine.model, engine.speculation, _config(engine)),),
+        engines=tuple(_reports(engine, start_ns, now_ns)),
         requests=tuple(run.reports),
         chunks=tuple(run.chunks),
         rollups=_increments(run.rollup),
@@ -320,6 +324,13 @@ def _request(run: _Run, random: Random, number: int, at: int, end_ns: int) -> in
                 packed = chunks.pack_steps(part, tokens=False), chunks.pack_extends(fed)
                 run.chunks.append(Chunk(uid, seq, first, fed[0].t, fed[-1].t, *packed))
     return t
+
+
+def _reports(engine: Engine, start_ns: int, now_ns: int) -> Iterator[EngineReport]:
+    told = [(start_ns + S, c.EVENT_START, engine.config)]
+    told += [(now_ns - ago * S, event, more) for ago, event, more in engine.events]
+    for at, event, more in told:
+        yield EngineReport(at, event, engine.model, engine.speculation, {**_config(engine), **more})
 
 
 def _config(engine: Engine) -> dict[str, Any]:

@@ -205,9 +205,11 @@ def _positions(checkpoint: Model, draft: Model, target: Model) -> Iterator[Diffe
 def _dtype(checkpoint: Model, draft: Model, target: Model) -> Iterator[Difference]:
     stated, built, paired = checkpoint.get("dtype"), draft.get("dtype"), target.get("dtype")
     if _differ(stated, built):
-        level = NOTE if (stated, built) in _WIDER else CHECK
+        wider = (stated, built) in _WIDER
         why = "The draft computes in another type than its checkpoint is made for (F12)."
-        yield Difference("dtype", stated, built, paired, level, why)
+        if wider:
+            why = "The draft computes in a wider type than its checkpoint is stored in."
+        yield Difference("dtype", stated, built, paired, NOTE if wider else CHECK, why)
     elif _differ(built, paired):
         why = "Draft and target compute in different types: hidden states are cast between them (F12)."
         yield Difference("dtype", stated, built, paired, CHECK, why)

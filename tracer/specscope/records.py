@@ -38,11 +38,12 @@ ORPHAN: Final = -2
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """One engine process at start or after a weight update.
+    """One engine process at start or after a change of its weights.
 
     ``config`` is JSON-able: ``versions``, ``arguments``, ``target``, ``draft``, ``speculative``
     (algorithm, num_steps, topk, num_draft_tokens), ``capture`` (layer ids, number of aux states), ``fc``
-    (in and out features), ``d2t`` (present, draft vocabulary), ``vocab_size``.
+    (in and out features), ``d2t`` (present, draft vocabulary), ``vocab_size``, ``weights`` and
+    ``differences`` (see ``docs/reference/wire.md``).
     """
 
     TAG: ClassVar[str] = "engine"

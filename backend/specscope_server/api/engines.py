@@ -114,11 +114,29 @@ class ProcessModel(Model):
     export_failures: int | None
 
 
+class EventModel(Model):
+    """A start, or a change of weights, as one process told it."""
+
+    at: datetime
+    event: str = Field(
+        description="start, weight_update, lora_load, lora_unload, memory_release or memory_resume."
+    )
+    process_uid: str
+    weight_version: int | None = Field(description="Version of the weights from then on; null: not told.")
+    detail: dict[str, Any] = Field(
+        description="What the change was: how it came, success, message, seconds, changed (tensors)."
+    )
+
+
 class EngineDetail(EngineModel):
-    """One engine with its processes and configuration."""
+    """One engine with its processes, configuration and events."""
 
     processes: list[ProcessModel]
-    config: dict[str, Any]
+    config: dict[str, Any] = Field(
+        description="As last reported; weights: the inventory of draft and target, differences: where "
+        "checkpoint, draft and target differ."
+    )
+    events: list[EventModel] = Field(description="The newest, newest first.")
 
 
 class Engines(Model):
@@ -189,4 +207,14 @@ def get_engine(
         **_fields(parts, row, now),
         processes=[ProcessModel(**asdict(process)) for process in row.processes],
         config=json_safe(row.config),
+        events=[
+            EventModel(
+                at=one.at,
+                event=one.event,
+                process_uid=one.process_uid,
+                weight_version=one.weight_version,
+                detail=json_safe(one.detail),
+            )
+            for one in row.events
+        ],
     )
