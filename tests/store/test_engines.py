@@ -8,7 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from specscope_server.store.model import BoundaryState, EngineReport, EngineRow, RequestFilter
+from specscope_server.store.model import (
+    BoundaryState,
+    EngineEvent,
+    EngineReport,
+    EngineRow,
+    RequestFilter,
+)
 from specscope_server.store.port import Store
 from specscope_server.store.values import engine_uid
 from sqlalchemy import Engine, event
@@ -30,7 +36,8 @@ def test_an_engine_reads_back_as_it_was_told(store: Store) -> None:
     )
     store.write([facts.batch(facts.REPORT, facts.request(), facts.increment(1), beat)], facts.NOW)
     row = _only(store)
-    assert store.engine("default", row.engine_uid, facts.ago(60)) == row
+    started = EngineEvent(facts.ago(3599), "start", "p0", None, {})
+    assert store.engine("default", row.engine_uid, facts.ago(60)) == replace(row, events=(started,))
     assert (row.engine_uid, row.workspace, row.environment, row.instance) == (
         facts.ENGINE,
         "default",
@@ -91,6 +98,36 @@ def test_the_newest_report_and_gauge_count(store: Store) -> None:
     store.write([facts.batch(facts.heartbeat(9, speculation=False, queued=99))], facts.NOW)
     assert (_only(store).speculation, _only(store).processes[0].queued) == (True, 1)
     assert store.models("default") == ["tiny", "tiny-2"]
+
+
+def test_every_change_of_weights_is_kept_with_its_version(store: Store) -> None:
+    def change(seconds_ago: float, event: str, weights: Any) -> EngineReport:
+        return EngineReport(facts.ago_ns(seconds_ago), event, "tiny", True, {"weights": weights})
+
+    update = change(60, "weight_update", {"version": 1, "event": {"changed": ["fc"]}, "drafts": [{"big": 1}]})
+    nonsense = (
+        change(50, "lora_load", {"version": True, "event": "x"}),
+        change(40, "lora_unload", {"version": -1}),
+        change(30, "memory_release", [1]),
+        change(20, "memory_resume", {"version": 2**64}),
+    )
+    store.write([facts.batch(facts.REPORT, update)], facts.NOW)
+    store.write([facts.batch(*nonsense, update)], facts.NOW)
+    store.write([facts.batch(change(60, "weight_update", {"version": 1}), process_uid="p1", tp=1)], facts.NOW)
+    row = store.engine("default", facts.ENGINE, facts.ago(60))
+    assert row is not None
+    told = [(one.event, one.process_uid, one.weight_version, one.detail) for one in row.events]
+    assert told == [
+        ("memory_resume", "p0", None, {}),
+        ("memory_release", "p0", None, {}),
+        ("lora_unload", "p0", None, {}),
+        ("lora_load", "p0", None, {}),
+        ("weight_update", "p0", 1, {"changed": ["fc"]}),
+        ("weight_update", "p1", 1, {}),
+        ("start", "p0", None, {}),
+    ]
+    assert [one.at for one in row.events[:2]] == [facts.ago(20), facts.ago(30)]
+    assert _only(store).events == (), "not read for lists"
 
 
 def test_ranks_of_one_group_see_the_same_requests(store: Store) -> None:
