@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from specscope import convention as c
 from specscope import contracts, identity
+from specscope import convention as c
 from specscope import records as r
 from specscope.clock import Anchor
 from specscope.frames import Beat, Hello
@@ -128,7 +129,7 @@ def story() -> Iterator[r.Record]:
         yield extend(step, t + 10 * MS * step + MS, batch)
         if step == 3:
             yield finished("health", t + 10 * MS * step + 2 * MS, 8)
-    yield finished("long", t + 720 * MS, 177)
+    yield replace(finished("long", t + 720 * MS, 177), engine_verify_steps=70, engine_accepted=106)
     yield verify(71, t + 721 * MS, ("long",), overshoot=True)
     yield r.RankSteps(t + 722 * MS, 2, (69, 70, 71), (0xFFFFFFFF, 5, None), (0, 6, 7))
 
