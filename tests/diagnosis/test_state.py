@@ -75,6 +75,16 @@ CASES: dict[str, tuple[Evidence, str, str]] = {
         "not observable",
         "of the 400 verify passes in the last 5 minutes 3 verify steps got through",
     ),
+    "dropped, the starts of requests too": (
+        replace(HEALTHY, counts=None, dropped={"queue_full": 800}, window_requests={c.KIND_WARMUP: 1}),
+        "not observable",
+        "of the 400 verify passes in the last 5 minutes no verify steps got through",
+    ),
+    "idle since records were dropped": (
+        replace(IDLE, dropped={"queue_full": 800}),
+        "idle",
+        "no data, which is not health",
+    ),
     "dropped everything": (
         replace(HEALTHY, counts=None, dropped={"queue full": 12}),
         "not observable",

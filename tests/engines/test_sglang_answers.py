@@ -55,6 +55,7 @@ def test_each_silence_of_one_engine_has_its_own_answer(tmp_path: Path) -> None:
 
         for _ in range(3):
             assert server.get("/health_generate") == 200
+        settled(live)
         shown = says(live, "health checks only", "No user's request arrived", "only 3 health checks")
         assert shown["requests"] == {"health_check": 3}
         assert (shown["counts"], shown["findings"]) == (None, [])
@@ -135,6 +136,10 @@ CHANGED = '''
 
 
 def register():
+    import sys
+
+    if "sglang.srt.managers.scheduler" not in sys.modules:
+        return
     from sglang.srt.speculative.eagle_worker_v2 import EAGLEWorkerV2
 
     original = EAGLEWorkerV2.forward_batch_generation

@@ -100,6 +100,10 @@ def _no_measure(evidence: Evidence) -> State:
             "The tracer's hooks are not installed in this engine, so nothing can be said of its drafts: "
             + (reasons or "the engine is not one this tracer knows"),
         )
+    dropped = sum(evidence.dropped.values())
+    # First of all: which requests arrived is told by records too, and these may be among the lost.
+    if dropped and steps < _verify_passes(evidence):
+        return _lost(evidence, dropped, steps)
     users = evidence.window_requests.get(c.KIND_USER, 0)
     checks = evidence.window_requests.get(c.KIND_HEALTH_CHECK, 0)
     warmups = evidence.window_requests.get(c.KIND_WARMUP, 0)
@@ -113,15 +117,18 @@ def _no_measure(evidence: Evidence) -> State:
         return State(
             IDLE, f"The tracer is alive and no request arrived {span}: no data, which is not health."
         )
-    dropped = sum(evidence.dropped.values())
-    if dropped and steps < max(1, _verify_passes(evidence)):
-        return State(
-            NOT_OBSERVABLE,
-            f"The tracer dropped {dropped} records since the engine started: of the"
-            f" {_verify_passes(evidence)} verify passes {span} {steps or 'no'} verify steps got through, so"
-            " what is missing here proves nothing.",
-        )
+    if dropped and not steps:
+        return _lost(evidence, dropped, steps)
     return State(TOO_LITTLE, _too_little(evidence, span))
+
+
+def _lost(evidence: Evidence, dropped: int, steps: int) -> State:
+    return State(
+        NOT_OBSERVABLE,
+        f"The tracer dropped {dropped} records since the engine started: of the {_verify_passes(evidence)}"
+        f" verify passes {facts.window_text(evidence)} {steps or 'no'} verify steps got through, so what is"
+        " missing here proves nothing.",
+    )
 
 
 def _verify_passes(evidence: Evidence) -> int:
