@@ -192,6 +192,13 @@ def an_inventory_tells_missing_partial_shared_and_copied() -> None:
     assert "replaced by the target's" in {one.kind for one in late}
 
 
+def of_very_many_unused_names_some_are_kept_and_all_counted() -> None:
+    model, load = watched(checkpoint("q", *(f"other.{n}" for n in range(2500)), "norm"))
+    assert (len(load.names), load.more_unused) == (1002, 1500)
+    names = as_json(inventory(model, load))["names"]
+    assert (names["all"], names["unused_count"], names["loaded"]) == (2502, 2500, 2)
+
+
 def an_update_adds_to_what_was_loaded() -> None:
     model, first = watched(checkpoint("q", "k", "v", "fc.turned", "fc.bias", "norm"))
     before = inventory(model, first)
@@ -382,6 +389,7 @@ CHECKS: tuple[Callable[[], None], ...] = (
     an_error_of_ours_does_not_touch_the_load,
     an_error_of_the_load_passes_through,
     an_inventory_tells_missing_partial_shared_and_copied,
+    of_very_many_unused_names_some_are_kept_and_all_counted,
     an_update_adds_to_what_was_loaded,
     without_an_observed_load_nothing_is_missing,
     values_are_those_of_the_tensor,

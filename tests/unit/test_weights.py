@@ -92,6 +92,9 @@ def test_the_report_is_bounded_and_counts_the_rest() -> None:
     assert (len(found["missing"]), found["statuses"]) == (MAX_NAMES, {w.MISSING: 3 * MAX_TENSORS})
     assert len(found["oddities"]) + found["oddities_left_out"] == 3 * (MAX_TENSORS + MAX_NAMES)
     assert len(json.dumps(found)) < 128 << 10
+    several = [as_json(replace(HEALTHY, tensors=many, names=names), parts=7) for _ in range(7)]
+    assert sum(len(one["tensors"]) for one in several) <= MAX_TENSORS
+    assert len(json.dumps(several)) < 128 << 10
 
 
 def test_what_is_not_known_is_left_out_and_never_zero() -> None:

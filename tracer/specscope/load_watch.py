@@ -23,6 +23,8 @@ from typing import Any, Final, cast
 
 from specscope.weight_values import values
 
+MAX_UNUSED: Final = 1000
+"""Unused names kept of a load."""
 PROBE: Final = 4096
 """Elements sampled of each parameter before a load."""
 
@@ -57,6 +59,8 @@ class Load:
     names: dict[str, Name] = field(default_factory=dict[str, Name])
     parameters: dict[str, Parameter] = field(default_factory=dict[str, Parameter])
     error: str = ""
+    more_unused: int = 0
+    """Names that nothing looked at beyond the first :data:`MAX_UNUSED`: counted, not kept."""
 
 
 @dataclass(slots=True)
@@ -198,6 +202,10 @@ class LoadWatch:
             fate = self.load.parameters.get(name)
             if fate is not None and not fate.filled and name in self._before:
                 fate.changed = values(parameter.data, PROBE).hash != self._before[name]
+        unused = [name for name, fate in self.load.names.items() if not (fate.read or fate.into)]
+        for name in unused[MAX_UNUSED:]:
+            del self.load.names[name]
+        self.load.more_unused = max(0, len(unused) - MAX_UNUSED)
         self._yielded, self._current, self._model = [], None, None
 
 

@@ -92,8 +92,13 @@ def std_to_init(tensor: w.Tensor, init_std: float | None) -> float | None:
     return values.std / init_std
 
 
-def as_json(inventory: w.Inventory, *, own_checkpoint: bool = True) -> dict[str, Any]:
-    """Return the inventory as plain values; ``None`` and empty texts are left out."""
+def as_json(inventory: w.Inventory, *, own_checkpoint: bool = True, parts: int = 1) -> dict[str, Any]:
+    """Return the inventory as plain values; ``None`` and empty texts are left out.
+
+    With several ``parts``, inventories of one record, each lists its share of :data:`MAX_TENSORS` and
+    :data:`MAX_NAMES`: a record that is too large is refused whole.
+    """
+    tensors_most, names_most = max(1, MAX_TENSORS // parts), max(1, MAX_NAMES // parts)
     names = inventory.names
     found = oddities(inventory, own_checkpoint=own_checkpoint)
     return {
@@ -102,20 +107,20 @@ def as_json(inventory: w.Inventory, *, own_checkpoint: bool = True) -> dict[str,
         "reason": inventory.reason,
         "own_checkpoint": own_checkpoint,
         "names": {
-            "all": len(names),
+            "all": len(names) + inventory.more_unused,
             "loaded": sum(1 for fate in names.values() if fate.into),
-            "used": inventory.used[:MAX_NAMES],
-            "unused": inventory.unused[:MAX_NAMES],
-            "unused_count": len(inventory.unused),
-            "ignored": sorted(inventory.ignored)[:MAX_NAMES],
+            "used": inventory.used[:names_most],
+            "unused": inventory.unused[:names_most],
+            "unused_count": len(inventory.unused) + inventory.more_unused,
+            "ignored": sorted(inventory.ignored)[:names_most],
         },
         "statuses": {s: n for s in w.STATUSES if (n := len(inventory.named(s)))},
-        "missing": inventory.named(w.MISSING)[:MAX_NAMES],
+        "missing": inventory.named(w.MISSING)[:names_most],
         "init_std": inventory.init_std,
-        "tensors": [_tensor(one, inventory.init_std) for one in inventory.tensors[:MAX_TENSORS]],
-        "tensors_left_out": max(0, len(inventory.tensors) - MAX_TENSORS),
-        "oddities": [asdict(one) for one in found[:MAX_NAMES]],
-        "oddities_left_out": max(0, len(found) - MAX_NAMES),
+        "tensors": [_tensor(one, inventory.init_std) for one in inventory.tensors[:tensors_most]],
+        "tensors_left_out": max(0, len(inventory.tensors) - tensors_most),
+        "oddities": [asdict(one) for one in found[:names_most]],
+        "oddities_left_out": max(0, len(found) - names_most),
     }
 
 

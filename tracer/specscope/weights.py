@@ -72,6 +72,8 @@ class Inventory:
     ignored: frozenset[str]
     tensors: tuple[Tensor, ...]
     init_std: float | None = None
+    more_unused: int = 0
+    """Unused names that are counted and not kept: a draft may be read from a checkpoint of many thousands."""
 
     def named(self, status: str) -> list[str]:
         """Return the names of the tensors in a status."""
@@ -100,7 +102,7 @@ def together(loads: Sequence[Load]) -> Load | None:
     """
     if not loads:
         return None
-    whole = Load(names=loads[0].names, error=loads[0].error)
+    whole = Load(names=loads[0].names, error=loads[0].error, more_unused=loads[0].more_unused)
     for load in loads:
         for name, fate in load.parameters.items():
             known = whole.parameters.get(name)
@@ -159,6 +161,7 @@ def take(
         ignored=frozenset(n for n, f in names.items() if not f.into and not f.read and ignores(n)),
         tensors=tuple(tensors),
         init_std=init_std,
+        more_unused=0 if watched is None else watched.more_unused,
     )
 
 

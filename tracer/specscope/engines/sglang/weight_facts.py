@@ -55,7 +55,7 @@ def take(loaded: Loaded, *, readable: bool = True) -> Taken:
         )
         own = str(runner.model_config.model_path) != str(loaded.target_runner.model_config.model_path)
         drafts.append(
-            weight_report.as_json(inventory, own_checkpoint=own)
+            weight_report.as_json(inventory, own_checkpoint=own, parts=len(loaded.draft_runners))
             | {"load_format": "" if watched is None else watched.load_format}
             | {"map": _map(loaded, runner) if readable else None}
         )

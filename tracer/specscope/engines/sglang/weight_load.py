@@ -68,7 +68,10 @@ def register(registry: Any) -> str:
 
     Returns why that cannot be done in this version, empty when it was done.
     """
-    function = getattr(importlib.import_module(MODULE), FUNCTION, None)
+    try:
+        function = getattr(importlib.import_module(MODULE), FUNCTION, None)
+    except ImportError as error:
+        return f"{MODULE} cannot be imported in this engine version: {error}"
     if function is None:
         return f"{MODULE}.{FUNCTION} does not exist in this engine version"
     absent = [n for n in ("model_config", "load_config") if n not in inspect.signature(function).parameters]
