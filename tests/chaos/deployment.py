@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 import time
 import urllib.error
+import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -132,13 +134,29 @@ class Deployment:
     def busy(self) -> Generator[None]:
         """Keep one long request under way; how it ends does not matter here, but it must end."""
 
+        began = threading.Event()
+        body = {
+            "rid": "under-way",
+            "input_ids": references()[0].prompt,
+            "stream": True,
+            "sampling_params": {"temperature": 0, "max_new_tokens": 900, "ignore_eos": True},
+        }
+        request = urllib.request.Request(
+            self.engine.url + "/generate", json.dumps(body).encode(), {"content-type": "application/json"}
+        )
+
         def long() -> None:
-            with suppress(urllib.error.URLError, HTTPException, OSError):
-                self.engine.generate("under-way", references()[0].prompt, 900)
+            with (
+                suppress(urllib.error.URLError, HTTPException, OSError),
+                urllib.request.urlopen(request, timeout=END_S) as answer,
+            ):
+                answer.readline()
+                began.set()
+                answer.read()
 
         thread = threading.Thread(target=long)
         thread.start()
-        self.receiver.wait("the long request's steps", lambda told: bool(told.rollups))
+        assert began.wait(END_S), "the first token of the long request"
         try:
             yield
         finally:

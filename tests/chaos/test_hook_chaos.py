@@ -46,7 +46,7 @@ def test_everything_fails_at_random_and_the_server_is_killed(tmp_path: Path) -> 
             "many errors", lambda t: t.metric(c.METRIC_HOOK_ERRORS) > 100 and bool(t.requests)
         )
         failing = {dict(labels)[c.LABEL_HOOK] for labels in told.metrics[c.METRIC_HOOK_ERRORS]}
-        assert len(failing) > 8, "many hooks failed"
+        assert len(failing) >= 8, "many hooks failed"
         # What was told in spite of all is right: no step has more accepted than drafted or committed.
         steps = [step for one in told.requests.values() for step in one.steps]
         assert steps
