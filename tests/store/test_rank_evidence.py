@@ -75,6 +75,16 @@ def test_groups_are_compared_apart(store: Store) -> None:
     assert (second.dp, second.compared, second.accepts_differ) == (1, 4, 1)
 
 
+def test_prefill_and_decode_processes_of_one_instance_are_apart(store: Store) -> None:
+    for role in ("prefill", "decode"):
+        for tp in (0, 1):
+            steps = facts.rank_steps(3, 4, other=[4] if role == "decode" else [])
+            write(store, steps, process_uid=f"{role}{tp}", tp=tp, serving_role=role)
+    first, second = evidence(store)
+    assert (first.name, second.name) == ("dp 0 pp 0 decode", "dp 0 pp 0 prefill")
+    assert [(g.heard, g.compared, g.accepts_differ) for g in (first, second)] == [((0, 1), 4, 0)] * 2
+
+
 def test_a_launch_is_not_held_against_the_one_before(store: Store) -> None:
     """The same instance started again: its steps count from the start, and rank 1 is not up yet."""
     first: dict[str, Any] = {"start_ns": facts.ago_ns(900)}

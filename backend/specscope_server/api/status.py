@@ -22,7 +22,7 @@ class SignalModel(Model):
 
     accepted: int
     rejected: int
-    foreign: int = Field(description="Taken and not kept: other tools' spans or metrics.")
+    foreign: int = Field(description="Other tools' spans (kept apart, within bounds) and metrics (not kept).")
 
 
 class IngestModel(Model):

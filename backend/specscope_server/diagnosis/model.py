@@ -77,6 +77,13 @@ class RankEvidence:
     apart: tuple[int, ...] = ()
     steps: tuple[int, int] | None = None
     alone: int = 0
+    serving_role: str = "both"
+
+    @property
+    def name(self) -> str:
+        """Return which group it is among those of its engine."""
+        role = "" if self.serving_role == "both" else f" {self.serving_role}"
+        return f"dp {self.dp} pp {self.pp}{role}"
 
 
 @dataclass(frozen=True, slots=True)

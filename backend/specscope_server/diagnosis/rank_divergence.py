@@ -51,7 +51,7 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
 
 def named(group: RankEvidence, evidence: Evidence) -> str:
     """Return which group is spoken of, empty where there is one."""
-    return f"dp {group.dp} pp {group.pp}: " if len(evidence.ranks) > 1 else ""
+    return f"{group.name}: " if len(evidence.ranks) > 1 else ""
 
 
 def not_comparable(group: RankEvidence) -> str:

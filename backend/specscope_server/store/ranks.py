@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 KEPT: Final = 64
 """Records kept of each process, the newest: a minute of a busy engine, up to 16384 steps, about 130 KiB."""
 _T = schema.rank_steps.c
+_Key = tuple[int, int, str]
+"""Data-parallel rank, pipeline stage, serving role: ranks that have these in common must agree."""
 _Record = Row[*tuple[Any, ...]]
 Sums = tuple[int | None, int | None]
 """Checksum of the proposals and of the accepts of one step."""
@@ -53,7 +55,7 @@ class _Group:
 
 
 def rank_evidence(connection: Connection, engine: StoredEngine) -> tuple[RankEvidence, ...]:
-    """Return one entry a group (same data- and pipeline-parallel rank) of which any rank was heard."""
+    """Return one entry a group of ranks of which any rank was heard."""
     told: dict[str, list[_Record]] = defaultdict(list)
     for row in connection.execute(
         select(_T.process_uid, _T.first_step, _T.size, _T.sums)
@@ -61,12 +63,16 @@ def rank_evidence(connection: Connection, engine: StoredEngine) -> tuple[RankEvi
         .order_by(_T.process_uid, _T.first_step)
     ):
         told[row.process_uid].append(row)
-    groups: dict[tuple[int, int], _Group] = defaultdict(_Group)
+    groups: dict[_Key, _Group] = defaultdict(_Group)
     for process in _together([p for p in engine.processes if p.uid in told]):
-        group = groups[process.row.dp, process.row.pp]
+        group = groups[_key(process)]
         group.size = max(group.size, *(row.size for row in told[process.uid]))
         group.ranks[process.row.tp] = _steps(told[process.uid])
-    return tuple(_compared(dp, pp, group) for (dp, pp), group in sorted(groups.items()))
+    return tuple(_compared(*found, group) for found, group in sorted(groups.items()))
+
+
+def _key(process: StoredProcess) -> _Key:
+    return process.row.dp, process.row.pp, process.row.serving_role
 
 
 def _together(processes: Sequence[StoredProcess]) -> Iterable[StoredProcess]:
@@ -75,9 +81,9 @@ def _together(processes: Sequence[StoredProcess]) -> Iterable[StoredProcess]:
     An instance that is started again counts its steps anew: a rank of the launch before must not be held
     against one of this launch. Times are the server's, by each process' clock offset.
     """
-    groups: dict[tuple[int, int], list[StoredProcess]] = defaultdict(list)
+    groups: dict[_Key, list[StoredProcess]] = defaultdict(list)
     for process in processes:
-        groups[process.row.dp, process.row.pp].append(process)
+        groups[_key(process)].append(process)
     for members in groups.values():
         last = max(_started(process) for process in members)
         newest: dict[int, StoredProcess] = {}
@@ -116,7 +122,7 @@ def _steps(rows: Iterable[_Record]) -> dict[int, Sums]:
     return steps
 
 
-def _compared(dp: int, pp: int, group: _Group) -> RankEvidence:
+def _compared(dp: int, pp: int, serving_role: str, group: _Group) -> RankEvidence:
     by_step: dict[int, dict[int, Sums]] = defaultdict(dict)
     for tp, steps in group.ranks.items():
         for step, sums in steps.items():
@@ -143,6 +149,7 @@ def _compared(dp: int, pp: int, group: _Group) -> RankEvidence:
         apart=() if first is None else _apart(shared[first], boundary != convention.DRAFT_PROPOSE),
         steps=(min(shared), max(shared)) if shared else None,
         alone=len(by_step) - len(shared),
+        serving_role=serving_role,
     )
 
 

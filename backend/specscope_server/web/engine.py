@@ -131,7 +131,7 @@ def build(
 def rank_lines(groups: Sequence[RankEvidence]) -> Iterator[RankLine]:
     """Yield a sentence on each group of ranks that must agree; none where an engine has one rank."""
     for group in groups:
-        name = f"dp {group.dp}, pp {group.pp}" if len(groups) > 1 else ""
+        name = group.name if len(groups) > 1 else ""
         heard = f"{len(group.heard)} of {group.size} ranks heard"
         why = rank_divergence.not_comparable(group)
         compared = f"{group.compared:,} steps compared"
