@@ -214,7 +214,7 @@ def test_every_count_of_a_pass_is_in_one_of_its_records() -> None:
         alone = counting.of(one, agreed)
         assert (alone.expected, alone.crossed) == (wanted, crossed)
         assert (alone.extend_expected, alone.extend_crossed) == ({}, {})
-        one.extend = Extend(t_ns=1, fed_width=384, dtype="float32", uids=("a",), hidden=(None,))
+        one.extend = Extend(t_ns=1, fed_width=384, dtype="float32", uids=("a",))
         both = counting.of(one, agreed)
         assert set(both.extend_expected) == passes.OF_EXTEND
         assert both.expected | both.extend_expected == wanted
@@ -226,30 +226,45 @@ def test_every_count_of_a_pass_is_in_one_of_its_records() -> None:
 
 HIDDEN = """
 import math, torch
+from specscope import expand
 from specscope.engines.sglang import hidden
+from specscope.engines.sglang.passes import Extend
+from specscope.records import DraftExtend
 
 torch.manual_seed(3)
+
+def told(y, starts, lengths):
+    extend = Extend(0, 96, "float32", ("a",) * len(starts))
+    hidden.look(extend, y, starts, lengths)
+    return expand.hidden(
+        DraftExtend(0, 0, "verify", "eager", extend.uids, 96, "", 0, 0, 0, extend.hidden, {}, {},
+                    row_stats=extend.row_stats, spans=extend.spans)
+    )
+
 x = torch.randn(40, 96) * 5 + 1000.0
 x[7] = 0
-x[20, 3], x[21, 4] = float("nan"), float("inf")
 for dtype in (torch.float32, torch.bfloat16):
-    y = x.to(dtype)
-    found = hidden.statistics(y, [0, 10, 18, 30], [5, 8, 0, 10])
-    assert found[2] is None
-    for one, rows in ((found[0], y[0:5]), (found[1], y[10:18]), (found[3], y[30:40])):
-        flat = rows.double().flatten()
-        mean = float(flat.mean())
-        assert one.rows == rows.shape[0] and one.nonfinite == 0
-        assert math.isclose(one.mean, mean, rel_tol=1e-5)
-        assert math.isclose(one.std, float(flat.std(correction=0)), rel_tol=1e-4)
-        assert math.isclose(one.rms, math.sqrt(float((flat * flat).mean())), rel_tol=1e-5)
-        assert one.max_abs == float(flat.abs().max())
-    bad = hidden.statistics(y, [19], [4])[0]
+    for spoilt in (False, True):
+        if spoilt:
+            x[20, 3], x[21, 4] = float("nan"), float("inf")
+        y = x.to(dtype)
+        found = told(y, [0, 10, 18, 30], [5, 8, 0, 10])
+        assert found[2] is None
+        for one, rows in ((found[0], y[0:5]), (found[1], y[10:18]), (found[3], y[30:40])):
+            flat = rows.double().flatten()
+            mean = float(flat.mean())
+            assert one.rows == rows.shape[0] and one.nonfinite == 0
+            assert math.isclose(one.mean, mean, rel_tol=1e-5)
+            assert math.isclose(one.std, float(flat.std(correction=0)), rel_tol=1e-4)
+            assert math.isclose(one.rms, math.sqrt(float((flat * flat).mean())), rel_tol=1e-5)
+            assert one.max_abs == float(flat.abs().max())
+        assert told(y, [6], [3])[0].zero_rows == 1
+    bad = told(y, [19], [4])[0]
     flat = y[19:23].double().flatten()
     flat = flat[torch.isfinite(flat)]
     assert bad.nonfinite == 2 and math.isclose(bad.mean, float(flat.mean()), rel_tol=1e-6)
     assert math.isfinite(bad.std) and bad.max_abs == float(flat.abs().max())
-    assert hidden.statistics(y, [6], [3])[0].zero_rows == 1
+    x[20, 3] = x[21, 4] = 1000.0
 print("checked")
 """
 

@@ -59,7 +59,7 @@ def loaded(*, captures: bool = True, fc_in: int = 384) -> Loaded:
 def replayed(fed_width: int, buffer_width: int) -> Pass:
     """A verify pass whose draft extend was a replayed graph."""
     one = Pass(kind=VERIFY, step=1, t_ns=0, reqs=[], uids=("a",))
-    one.extend = Extend(0, fed_width, "bfloat16", ("a",), (None,), True, True, buffer_width)
+    one.extend = Extend(0, fed_width, "bfloat16", ("a",), done=True, graph=True, buffer_width=buffer_width)
     return one
 
 

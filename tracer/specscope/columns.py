@@ -45,6 +45,7 @@ _HEADER = struct.Struct("<4sBBHII")
 _INT, _FLOAT, _TEXT, _LIST = range(4)
 _NULLABLE, _DELTA = 1, 2
 _DTYPES: Final = ("<i1", "<i2", "<i4", "<i8")
+_RANGES: Final = tuple((dtype, int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) for dtype in _DTYPES)
 
 
 class CodecError(ValueError):
@@ -57,22 +58,21 @@ class CodecError(ValueError):
 def _pack_ints(values: NDArray[np.int64]) -> bytes:
     """Return the narrowest dtype's code and the values in it."""
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    for code, dtype in enumerate(_DTYPES):
-        info = np.iinfo(dtype)
-        if info.min <= low and high <= info.max:
+    for code, (dtype, least, most) in enumerate(_RANGES):
+        if least <= low and high <= most:
             return bytes((code,)) + values.astype(dtype).tobytes()
     raise CodecError("unreachable: int64 holds every int64")
 
 
 def _validity(column: Sequence[object]) -> tuple[int, bytes]:
-    present = np.fromiter((v is not None for v in column), dtype=bool, count=len(column))
-    if bool(present.all()):
+    if None not in column:
         return 0, b""
+    present = np.fromiter((v is not None for v in column), dtype=bool, count=len(column))
     return _NULLABLE, np.packbits(present, bitorder="little").tobytes()
 
 
 def _int_array(values: Sequence[int | None], name: str) -> NDArray[np.int64]:
-    found = np.array([0 if v is None else v for v in values])
+    found = np.array([0 if v is None else v for v in values] if None in values else values)
     # Told a dtype, numpy would cut 1.5 to 1 and wrap 2**63 without a word.
     if found.size and found.dtype.kind not in "ib":
         raise CodecError(f"column {name!r}: not integers of 64 bits: {found.dtype}")

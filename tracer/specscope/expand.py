@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specscope import tree
-from specscope.records import ROOT, Block, Ids, Reals, VerifyBatch, VerifyStep
+from specscope.records import ROOT, Block, DraftExtend, HiddenStats, Ids, Reals, VerifyBatch, VerifyStep
 
 Odd = Callable[[ValueError], None]
 Values = tuple[float | None, ...]
@@ -37,6 +37,12 @@ def reals(block: Reals) -> NDArray[np.float32]:
 def known(values: NDArray[np.float32]) -> Values:
     """Return real numbers as Python's, ``None`` for what is not known."""
     return tuple(None if math.isnan(value) else value for value in values.tolist())
+
+
+def _each_known(rows: NDArray[np.float32]) -> tuple[Values, ...]:
+    if np.isnan(rows).any():
+        return tuple(known(row) for row in rows)
+    return tuple(map(tuple, rows.tolist()))
 
 
 def step(batch: VerifyBatch, odd: Odd) -> VerifyStep:
@@ -98,6 +104,36 @@ def step(batch: VerifyBatch, odd: Odd) -> VerifyStep:
     return found
 
 
+def hidden(record: DraftExtend) -> tuple[HiddenStats | None, ...]:
+    """Return the statistics of what each request's draft was fed, from those of the rows.
+
+    Mean and variance of the rows are combined by the law of total variance, which stays exact when the mean
+    is large against the deviation.
+    """
+    if record.row_stats is None or record.spans is None:
+        return record.hidden
+    each = np.frombuffer(record.row_stats, dtype="<f4").reshape(3, -1).astype(np.float64)
+    return tuple(
+        _combined(each[:, start : start + count]) if count > 0 else None
+        for start, count in zip(*record.spans, strict=True)
+    )
+
+
+def _combined(each: NDArray[np.float64]) -> HiddenStats:
+    mean, variance, peak = each
+    average = float(mean.mean())
+    spread = float(variance.mean() + mean.var())
+    return HiddenStats(
+        rows=len(mean),
+        mean=average,
+        std=math.sqrt(spread),
+        rms=math.sqrt(spread + average * average),
+        max_abs=float(peak.max()),
+        nonfinite=0,
+        zero_rows=int((peak == 0).sum()),
+    )
+
+
 def proposed(parents: Ids, drafts: Ids, padding: int) -> int:
     """Return how many drafts of a row are left without the placeholders at its end."""
     count = len(drafts)
@@ -135,9 +171,7 @@ def _paths(parents: tuple[Ids, ...], drafts: tuple[Ids, ...], wanted: list[list[
 
 def _confidence(batch: VerifyBatch, found: VerifyStep) -> None:
     if batch.confidence is not None:
-        top1, entropy = np.split(reals(batch.confidence), 2)
-        found.top1 = tuple(known(row) for row in top1)
-        found.entropy = tuple(known(row) for row in entropy)
+        found.top1, found.entropy = map(_each_known, np.split(reals(batch.confidence), 2))
     if batch.view is not None:
         rank, target, draft = (known(row) for row in reals(batch.view))
         found.target_rank = tuple(None if one is None else int(one) for one in rank)

@@ -297,27 +297,31 @@ _TYPES: dict[str, type[Record]] = {
     )
 }
 _FIELDS = {tag: tuple(f.name for f in fields(t)) for tag, t in _TYPES.items()}
-_VALUES = {tag: attrgetter(*names) for tag, names in _FIELDS.items()}
+_VALUES = {tag: attrgetter("TAG", *names) for tag, names in _FIELDS.items()}
 _MAPPINGS = {
-    tag: tuple(names.index(name) for name in ("expected", "crossed") if name in names)
+    tag: tuple(1 + names.index(name) for name in ("expected", "crossed") if name in names)
     for tag, names in _FIELDS.items()
 }
-_HIDDEN = _FIELDS[DraftExtend.TAG].index("hidden")
+_HIDDEN = 1 + _FIELDS[DraftExtend.TAG].index("hidden")
 _HIDDEN_VALUES = attrgetter(*(f.name for f in fields(HiddenStats)))
 
 
 def to_tuple(record: Record) -> tuple[Any, ...]:
-    """Flatten a record to builtins that ``marshal`` takes."""
+    """Flatten a record to ``(tag, *fields)`` of builtins that ``marshal`` takes."""
     tag = record.TAG
-    values: list[Any] = list(_VALUES[tag](record))
+    values: tuple[Any, ...] = _VALUES[tag](record)
     for index in _MAPPINGS[tag]:
         if type(values[index]) is not dict:
-            values[index] = dict(values[index])
-    if tag == DraftExtend.TAG:
-        hidden = values[_HIDDEN]
-        if HiddenStats in set(map(type, hidden)):  # of states on a device none is recorded
-            values[_HIDDEN] = tuple([None if h is None else _HIDDEN_VALUES(h) for h in hidden])
-    return (tag, *values)
+            values = _with(values, index, dict(values[index]))
+    # Hidden states on a device, and rows that are all finite, leave no statistics here.
+    if tag == DraftExtend.TAG and HiddenStats in set(map(type, values[_HIDDEN])):
+        each = [None if one is None else _HIDDEN_VALUES(one) for one in values[_HIDDEN]]
+        values = _with(values, _HIDDEN, tuple(each))
+    return values
+
+
+def _with(values: tuple[Any, ...], index: int, value: object) -> tuple[Any, ...]:
+    return (*values[:index], value, *values[index + 1 :])
 
 
 def from_tuple(values: tuple[Any, ...]) -> Record:

@@ -55,9 +55,12 @@ Key = tuple[str, str, int]
 """(dimension, slice, position)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepFacts:
-    """What the rollup needs of one verify step of one request. ``None``: not known, then not sliced by."""
+    """What the rollup needs of one verify step of one request. ``None``: not known, then not sliced by.
+
+    Not frozen, though nobody changes one: one is made a sequence-step, see :mod:`specscope.records`.
+    """
 
     drafted_depth: int
     drafted_nodes: int
@@ -78,12 +81,12 @@ def bucket_start(wall_ns: int) -> int:
     return wall_ns // 1_000_000_000 // BUCKET_S * BUCKET_S
 
 
+_POWERS: Final = ("0", "1", *(f"{1 << bits}-{(2 << bits) - 1}" for bits in range(1, 64)))
+
+
 def power_slice(value: int) -> str:
     """Return the power-of-two slice of a count: ``0``, ``1``, ``2-3``, ``4-7``, ... (zero-padded by use)."""
-    if value < 2:
-        return str(max(value, 0))
-    low = 1 << (value.bit_length() - 1)
-    return f"{low}-{2 * low - 1}"
+    return _POWERS[max(value, 0).bit_length()]
 
 
 def temperature_slice(value: float) -> str:

@@ -33,7 +33,8 @@ QUEUE: Final = "SPECSCOPE_QUEUE"
 BUFFER_MB: Final = "SPECSCOPE_BUFFER_MB"
 """MiB of encoded spans kept while the receiver is away, before the oldest are dropped. Default 64."""
 SAMPLE_EVERY: Final = "SPECSCOPE_SAMPLE_EVERY"
-"""Confidence and the target's view are taken in every n-th engine step. Default 1 at ``full``, else 8."""
+"""Confidence, the target's view and, after a verify step, statistics of hidden states are taken in every n-th
+engine step. Default 1 at ``full``, else 32."""
 OFF: Final = "SPECSCOPE_OFF"
 """``1``: the tracer does nothing at all."""
 SDK_DISABLED: Final = "OTEL_SDK_DISABLED"
@@ -63,7 +64,7 @@ class Settings:
     headers: tuple[tuple[str, str], ...] = ()
     queue: int = 20_000
     buffer_mb: int = 64
-    sample_every: int = 8
+    sample_every: int = 32
     off: str = ""
     ignored: tuple[str, ...] = ()
 

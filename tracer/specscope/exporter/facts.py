@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from specscope import tree
 from specscope.chunks import SHIFTS, StepRow
 from specscope.exporter.tokens import TokenStream
 from specscope.records import ORPHAN, ROOT
@@ -17,14 +18,16 @@ def add_id_facts(row: StepRow, drafts: Sequence[int], vocab_size: int | None, la
     """
     if not drafts:
         return
-    counts = Counter(drafts)
-    row.ids_min, row.ids_max = min(counts), max(counts)
-    row.ids_distinct = len(counts)
-    row.ids_mode_share = max(counts.values()) / len(drafts)
-    row.ids_even_share = sum(1 for i in drafts if i % 2 == 0) / len(drafts)
-    row.ids_below_zero = sum(1 for i in drafts if i < 0)
+    count, distinct = len(drafts), set(drafts)
+    low, high = min(distinct), max(distinct)
+    row.ids_min, row.ids_max = low, high
+    row.ids_distinct = len(distinct)
+    mode = 1 if len(distinct) == count else max(Counter(drafts).values())
+    row.ids_mode_share = mode / count
+    row.ids_even_share = (count - sum([i & 1 for i in drafts])) / count
+    row.ids_below_zero = 0 if low >= 0 else len([i for i in drafts if i < 0])
     if vocab_size is not None:
-        row.ids_above_vocab = sum(1 for i in drafts if i >= vocab_size)
+        row.ids_above_vocab = 0 if high < vocab_size else len([i for i in drafts if i >= vocab_size])
     if last is not None:
         row.ids_repeats_last = int(drafts[0] == last)
 
@@ -35,7 +38,7 @@ def by_depth(drafts: Sequence[int], parents: Sequence[int] | None) -> list[set[i
     A draft that no path from the root reaches (an orphan, and what hangs on it) is left out. A parent that
     does not stand before its child (a damaged tree) ends the walk: only what is sound is compared.
     """
-    if parents is None:
+    if parents is None or parents == tree.chain(len(drafts)):
         return [{token} for token in drafts]
     depths: list[int | None] = []
     levels: list[set[int]] = []
@@ -60,11 +63,12 @@ def add_shift_match(row: StepRow, levels: Sequence[set[int]], stream: TokenStrea
     """
     if not levels:
         return
-    hits, known = [0] * len(SHIFTS), [0] * len(SHIFTS)
-    for depth, tokens in enumerate(levels):
-        for index, shift in enumerate(SHIFTS):
-            token = stream.at(start + depth + shift)
-            if token is not None:
-                known[index] += 1
-                hits[index] += token in tokens
+    hits: list[int] = []
+    known: list[int] = []
+    lowest, depths = SHIFTS[0], len(levels)
+    around = stream.between(start + lowest, start + SHIFTS[-1] + depths)
+    for shift in SHIFTS:
+        tokens = around[shift - lowest : shift - lowest + depths]
+        known.append(depths - tokens.count(None))
+        hits.append(len([token for token, level in zip(tokens, levels, strict=True) if token in level]))
     row.shift_hits, row.shift_of = hits, known

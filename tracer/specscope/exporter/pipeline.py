@@ -20,7 +20,6 @@ from specscope.frames import Beat, Hello
 from specscope.records import (
     DraftExtend,
     EngineFacts,
-    HiddenStats,
     PrefillPass,
     RankSteps,
     Record,

@@ -67,6 +67,16 @@ class TokenStream:
         token = int(self._tokens[index])
         return None if token == _HOLE else token
 
+    def between(self, start: int, end: int) -> list[int | None]:
+        """Return :meth:`at` of the positions from ``start`` to before ``end``."""
+        first = self.length - self._used
+        low, high = max(start, first), min(end, self.length)
+        if low >= high:
+            return [None] * (end - start)
+        tokens: list[int] = self._tokens[low - first : high - first].tolist()
+        known = [None if token == _HOLE else token for token in tokens]
+        return [None] * (low - start) + known + [None] * (end - high)
+
     def copies(self) -> bool | None:
         """Say whether the last two tokens stand earlier in the window; ``None``: not known."""
         if not self.knows_prompt or self._used < 2:
@@ -75,4 +85,4 @@ class TokenStream:
         first, second = window[-2], window[-1]
         if first == _HOLE or second == _HOLE:
             return None
-        return bool(np.any((window[:-2] == first) & (window[1:-1] == second)))
+        return bool(((window[:-2] == first) & (window[1:-1] == second)).any())

@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specscope.records import HiddenStats
+
+if TYPE_CHECKING:
+    from specscope.engines.sglang.passes import Extend
 
 
 def on_host(tensor: Any) -> bool:
@@ -15,42 +18,41 @@ def on_host(tensor: Any) -> bool:
     return tensor is not None and tensor.device.type == "cpu"
 
 
-def statistics(hidden: Any, starts: Sequence[int], lengths: Sequence[int]) -> tuple[HiddenStats | None, ...]:
-    """Return one entry a request over its rows ``hidden[start : start + length]``; ``None`` for no rows.
+def look(extend: Extend, states: Any, starts: Sequence[int], lengths: Sequence[int]) -> None:
+    """Put into ``extend`` what is to be told of its states [rows, width] of one request after the other."""
+    found = rows(states)
+    if found is None:
+        extend.hidden = statistics(states, starts, lengths)
+    else:
+        extend.row_stats, extend.spans = found, (tuple(starts), tuple(lengths))
 
-    ``hidden`` is a torch tensor [rows, width] in host memory. Mean and variance of the rows are combined
-    by the law of total variance, which stays exact when the mean is large against the deviation. Variance
-    is that of the population.
+
+def rows(hidden: Any) -> bytes | None:
+    """Return mean, variance and largest absolute value of each row: float32 [3, rows] as bytes.
+
+    ``hidden`` is a torch tensor [rows, width] in host memory. ``None``: it holds values that are not finite,
+    see :func:`statistics`. Variance is that of the population.
     """
     torch: Any = importlib.import_module("torch")
     values = hidden.float()
     variance, mean = torch.var_mean(values, dim=-1, correction=0)
-    peak = values.abs().amax(dim=-1)
-    rows = torch.stack((mean, variance, peak)).double().numpy()
-    found: list[HiddenStats | None] = []
-    for start, length in zip(starts, lengths, strict=True):
-        if length <= 0:
-            found.append(None)
-            continue
-        mean_row, variance_row, peak_row = rows[:, start : start + length]
-        top = float(peak_row.max())
-        if not math.isfinite(top):
-            found.append(_with_nonfinite(torch, values[start : start + length]))
-            continue
-        average = float(mean_row.mean())
-        spread = float(variance_row.mean() + mean_row.var())
-        found.append(
-            HiddenStats(
-                rows=length,
-                mean=average,
-                std=math.sqrt(spread),
-                rms=math.sqrt(spread + average * average),
-                max_abs=top,
-                nonfinite=0,
-                zero_rows=int((peak_row == 0).sum()),
-            )
-        )
-    return tuple(found)
+    peak = torch.linalg.vector_norm(values, ord=math.inf, dim=-1)
+    found = torch.stack((mean, variance, peak))
+    # A sum is finite only if all its parts are: one number tells for all rows.
+    return found.numpy().tobytes() if math.isfinite(float(peak.sum())) else None
+
+
+def statistics(hidden: Any, starts: Sequence[int], lengths: Sequence[int]) -> tuple[HiddenStats | None, ...]:
+    """Return one entry a request over its rows ``hidden[start : start + length]``; ``None`` for no rows.
+
+    Slow and exact: for states of which some are not finite.
+    """
+    torch: Any = importlib.import_module("torch")
+    values = hidden.float()
+    return tuple(
+        _with_nonfinite(torch, values[start : start + length]) if length > 0 else None
+        for start, length in zip(starts, lengths, strict=True)
+    )
 
 
 def _with_nonfinite(torch: Any, values: Any) -> HiddenStats:

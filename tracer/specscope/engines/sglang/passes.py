@@ -34,7 +34,9 @@ class Extend:
     fed_width: int
     dtype: str
     uids: tuple[str, ...]
-    hidden: tuple[HiddenStats | None, ...]
+    hidden: tuple[HiddenStats | None, ...] = ()
+    row_stats: bytes | None = None
+    spans: tuple[Ids, Ids] | None = None
     done: bool = False
     graph: bool = False
     buffer_width: int | None = None
@@ -79,7 +81,7 @@ class Pass:
     extend: Extend | None = None
     drafted: Drafted | None = None
     drafts: list[Any] = field(default_factory=list[Any])
-    """Draft logits of the self-fed forwards of a sampled step, one tensor [rows * topk, draft vocabulary]."""
+    """Draft logits of the self-fed forwards of a sampled step, one float32 [rows taken, draft vocabulary] each."""
     confidence: Copy | None = None
     view: Copy | None = None
     free: Copy | None = None
@@ -156,6 +158,8 @@ def extend_record(one: Pass, extend: Extend, fc_in: int | None, counts: Counts) 
         expected=counts.extend_expected,
         crossed=counts.extend_crossed,
         confidence=None if extend.confidence is None else extend.confidence.reals(),
+        row_stats=extend.row_stats,
+        spans=extend.spans,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
 from specscope.contracts import PREFILL, VERIFY, contract
-from specscope.engines.sglang import commit, conclude, hidden, hooks, passes, sanity
+from specscope.engines.sglang import commit, conclude, hidden, passes, sanity
 from specscope.engines.sglang.copies import Copies
 from specscope.engines.sglang.hooks import Guard
 from specscope.engines.sglang.loaded import WITHOUT_STEPS, Loaded
@@ -167,7 +167,7 @@ class Path:
         else:
             one.cross(SELF_FED)
             if one.sampled:
-                one.drafts.append(result.logits_output.next_token_logits)
+                self.sampling.forwarded(one, result.logits_output.next_token_logits)
 
     def fc_ran(self, *_args: Any) -> None:
         """In a forward hook of the draft's fc module."""
@@ -215,8 +215,8 @@ class Path:
         Each request has one block of ``nodes`` rows with the kept ones in front (accepted drafts and the
         root): only these are looked at, the rest is overwritten later.
         """
-        lengths: list[int] = []
-        if self._statistics.armed and hidden.on_host(batch_result.accept_lens):
+        one, lengths = self._now, list[int]()
+        if one is not None and one.sampled and hidden.on_host(batch_result.accept_lens):
             lengths = batch_result.accept_lens.tolist()
         nodes = batch_result.speculative_num_draft_tokens
         starts = [row * nodes for row in range(len(lengths))]
@@ -227,17 +227,15 @@ class Path:
         one = self._now
         if one is None:
             return outer
-        statistics: Any = hooks.FAILED
-        if len(lengths) == len(one.uids) and hidden.on_host(states):
-            # Guarded apart: should they fail, what was fed and whether fc ran is still told.
-            statistics = self._statistics.run(hidden.statistics, states, starts, lengths)
-        one.extend = Extend(
+        one.extend = extend = Extend(
             t_ns=time.monotonic_ns(),
             fed_width=0 if states is None else int(states.shape[-1]),
             dtype="" if states is None else str(states.dtype).removeprefix("torch."),
             uids=one.uids,
-            hidden=(None,) * len(one.uids) if statistics is hooks.FAILED else statistics,
         )
+        if lengths and len(lengths) == len(one.uids) and hidden.on_host(states):
+            # Guarded apart: should they fail, what was fed and whether fc ran is still told.
+            self._statistics.run(hidden.look, extend, states, starts, lengths)
         return outer
 
     def extend_ended(self, token: str, _result: Any, *_args: Any, **_kwargs: Any) -> None:

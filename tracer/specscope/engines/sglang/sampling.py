@@ -2,7 +2,7 @@
 
 Steps are chosen by the engine's step number, so that all ranks and all requests of a batch are in the same
 ones. Position 1 of a proposal comes from the draft extend of the step before, so that is looked at one step
-earlier.
+earlier. Memory on the device is bounded: of a large batch every n-th row is taken, others in other steps.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from specscope.engines.sglang.passes import Extend, Pass
 if TYPE_CHECKING:
     from specscope.recorder import Recorder
 
+ELEMENTS: Final = 1 << 22
+"""Logits taken at once at most: 16 MiB in float32, 32 rows of a vocabulary of 128,000."""
+
 PREFILLS: Final = 8
 """Prefill passes between two verify steps whose draft logits are kept for the next one."""
 
 Logits = tuple[list[Any], Any]
-"""(requests of a batch, draft logits [rows, draft vocabulary] of its draft extend)."""
+"""(requests, draft logits float32 [requests, draft vocabulary] of their draft extend)."""
 
 
 class Sampling:
@@ -37,7 +40,7 @@ class Sampling:
         self._loaded = loaded
         self._copies = copies
         self._every = recorder.settings.sample_every
-        on = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
+        self._rows = max(1, ELEMENTS // int(loaded.target_runner.model_config.vocab_size))
         self._layered = len(loaded.draft_runners) > 1
         self._to_draft: Any = None
         self._verified: Logits | None = None
@@ -45,12 +48,22 @@ class Sampling:
         self._confidence = Guard("draft_confidence", (), recorder)
         self._view = Guard("target_view", (), recorder)
         self._grammar = Guard("before_grammar", (), recorder)
+        on = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
         for guard in (self._confidence, self._view, self._grammar):
             guard.armed = on
 
     def takes(self, step: int) -> bool:
         """Say whether this engine step is sampled."""
         return step % self._every == 0
+
+    def rows(self, step: int, count: int) -> slice:
+        """Return which of ``count`` rows are taken in (or for) a sampled step."""
+        apart = -(-count // self._rows)
+        return slice((step // self._every) % apart, None, apart)
+
+    def forwarded(self, one: Pass, logits: Any) -> None:
+        """After a self-fed forward of the draft in a sampled step: [rows * topk, draft vocabulary]."""
+        self._confidence.run(self._keep, one, logits)
 
     def proposed(self, one: Pass) -> None:
         """After a proposal: the confidence at the positions from 2 on."""
@@ -76,19 +89,30 @@ class Sampling:
         self._view.run(self._of_target, one, verify_input, logits_output, result)
         one.drafts = []
 
+    def _keep(self, one: Pass, logits: Any) -> None:
+        # Of a tree the first of the topk rows of a request, its best branch. A copy: the engine's own
+        # memory must not be kept from it.
+        picked = logits[:: self._topk()][self.rows(one.step, len(one.uids))]
+        one.drafts.append(picked.to(_float32(), copy=True))
+
     def _of_proposal(self, one: Pass) -> None:
-        one.confidence = self._copy(confidence.of(one.drafts, self._topk()), len(one.drafts))
+        found = confidence.of(_torch().stack(one.drafts))
+        one.confidence = self._spread(found, one, (2, len(one.uids), len(one.drafts)))
 
     def _of_extend(self, one: Pass, extend: Extend, logits_output: Any) -> None:
         logits = logits_output.next_token_logits
         rows = len(one.uids)
         if logits.shape[0] != rows:
             return
-        extend.confidence = self._copy(confidence.of([logits], 1), rows)
+        taken = self.rows(one.step + 1, rows)
+        picked = logits[taken].to(_float32(), copy=True)
+        found = confidence.of(picked[None]).squeeze(2)
+        extend.confidence = self._spread(found, one, (2, rows), taken)
+        kept = (one.reqs[taken], picked)
         if one.kind == VERIFY:
-            self._verified = (one.reqs, logits)
+            self._verified = kept
         else:
-            self._prefilled.append((one.reqs, logits))
+            self._prefilled.append(kept)
 
     def _favourites(self, one: Pass, logits_output: Any) -> None:
         best = logits_output.next_token_logits.argmax(dim=-1)
@@ -98,33 +122,45 @@ class Sampling:
         _, accept_lens, accept_index = result
         rows = len(one.uids)
         tokens = verify_input.draft_token.view(rows, -1)
+        nodes = tokens.shape[1]
         chain = verify_input.tree_topk == 1
+        taken = self.rows(one.step, rows)
+        accepted = accept_lens[taken].long() - 1
+        at = accept_index[taken].gather(1, accepted[:, None]).squeeze(1).long()  # last accepted node
+        base = _torch().arange(rows, device=tokens.device)[taken] * nodes
         found = confidence.view(
-            logits_output.next_token_logits,
-            tokens,
-            accept_index,
-            accept_lens,
-            None if chain else verify_input.retrieve_next_token,
-            self._draft_logits(one, tokens.shape[1] - 1) if chain else (),
+            logits_output.next_token_logits[at].float(),
+            tokens[taken],
+            at - base,
+            None if chain else verify_input.retrieve_next_token[taken],
+            self._draft_logits(one, nodes - 1, one.reqs[taken]) if chain else (),
+            accepted,
             self._map(),
         )
-        one.view = self._copy(found, rows)
+        one.view = self._spread(found, one, (3, rows))
 
-    def _draft_logits(self, one: Pass, positions: int) -> list[Any]:
+    def _draft_logits(self, one: Pass, positions: int, reqs: list[Any]) -> list[Any]:
         """Return the draft's logits a position, the first from the draft extend before; empty: not all."""
         kept = [*self._prefilled, *([] if self._verified is None else [self._verified])]
         if len(one.drafts) != positions - 1 or not kept:
             return []
-        if len(kept) == 1 and kept[0][0] == one.reqs:
+        if len(kept) == 1 and kept[0][0] == reqs:
             return [kept[0][1], *one.drafts]
-        rows = {id(req): logits[row] for reqs, logits in kept for row, req in enumerate(reqs)}
-        if not all(id(req) in rows for req in one.reqs):
+        rows = {id(req): logits[row] for owners, logits in kept for row, req in enumerate(owners)}
+        if not all(id(req) in rows for req in reqs):
             return []
-        torch: Any = importlib.import_module("torch")
-        return [torch.stack([rows[id(req)] for req in one.reqs]), *one.drafts]
+        return [_torch().stack([rows[id(req)] for req in reqs]), *one.drafts]
 
-    def _copy(self, values: Any, width: int) -> Copy | None:
-        return self._copies.start([values], [width])
+    def _spread(
+        self, found: Any, one: Pass, shape: tuple[int, ...], taken: slice | None = None
+    ) -> Copy | None:
+        """Put the rows that were taken where they belong, NaN for the others, and send them to the host."""
+        rows = self.rows(one.step, shape[1]) if taken is None else taken
+        if rows.step != 1:
+            full = _torch().full(shape, float("nan"), device=found.device)
+            full[:, rows] = found
+            found = full
+        return self._copies.start([found.contiguous()], [shape[-1]])
 
     def _topk(self) -> int:
         return int(getattr(self._loaded.worker, "topk", None) or 1)
@@ -133,9 +169,17 @@ class Sampling:
         """The draft's id of each target id; made once, on the map's own device."""
         hot = getattr(self._loaded.draft_worker, "hot_token_id", None)
         if hot is not None and self._to_draft is None:
-            torch: Any = importlib.import_module("torch")
+            torch = _torch()
             vocab = self._loaded.target_runner.model_config.vocab_size
             made = torch.full((vocab,), -1, dtype=torch.long, device=hot.device)
             made[hot.long()] = torch.arange(hot.numel(), device=hot.device)
             self._to_draft = made
         return self._to_draft
+
+
+def _torch() -> Any:
+    return importlib.import_module("torch")
+
+
+def _float32() -> Any:
+    return _torch().float32
