@@ -38,9 +38,9 @@ def view(
     float32 [3, rows], NaN where there is none: every draft was accepted, or the draft's logits are not at
     hand. ``target_logits`` float32 [rows, vocabulary] at the last accepted node of each row, ``local`` [rows]
     the number of that node in its row; ``tokens`` [rows, nodes], the root first; ``first_child``
-    [rows, nodes], ``None`` for a chain; ``drafts`` one tensor [rows, draft vocabulary] a position of a chain, the first
-    position first (empty: not at hand); ``accepted`` [rows] drafts; ``to_draft`` [vocabulary] the draft's id
-    of each target id, -1 for none, or ``None`` for the same ids.
+    [rows, nodes], ``None`` for a chain; ``drafts`` one tensor [rows, draft vocabulary] a position of a chain,
+    the first position first (empty: not at hand); ``accepted`` [rows] drafts; ``to_draft`` [vocabulary] the
+    draft's id of each target id, -1 for none, or ``None`` for the same ids.
     """
     torch: Any = importlib.import_module("torch")
     if first_child is None:

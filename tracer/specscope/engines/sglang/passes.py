@@ -81,7 +81,7 @@ class Pass:
     extend: Extend | None = None
     drafted: Drafted | None = None
     drafts: list[Any] = field(default_factory=list[Any])
-    """Draft logits of the self-fed forwards of a sampled step, one float32 [rows taken, draft vocabulary] each."""
+    """Draft logits of the self-fed forwards of a sampled step, float32 [rows taken, draft vocabulary] each."""
     confidence: Copy | None = None
     view: Copy | None = None
     free: Copy | None = None
