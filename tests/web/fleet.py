@@ -175,9 +175,9 @@ def _beat(run: _Run, at: int) -> Heartbeat:
         at,
         tuple(totals),
         {b: (b not in engine.blind, engine.blind.get(b, "")) for b in c.BOUNDARIES},
-        dict(run.requests),
-        engine.dropped,
-        engine.hook_errors,
+        requests=dict(run.requests),
+        dropped=engine.dropped,
+        hook_errors=engine.hook_errors,
         queued=3,
         export_failures=0,
         engine_thread_ns=1_200_000,
@@ -248,12 +248,25 @@ def _step(
         ids_below_zero=0,
         ids_above_vocab=0,
         ids_repeats_last=0,
+        **_sure(engine.depth, accepted, step),
     )
     run.rollup.add(
         at,
         StepFacts(engine.depth, engine.nodes, accepted, 1, accepted + 1, context, 0, 1, c.EAGER, 0, 0.0),
     )
     return row, accepted
+
+
+def _sure(depth: int, accepted: int, step: int) -> dict[str, Any]:
+    """Confidence as a draft has it that knows what it knows: surer of what is accepted."""
+    if step % 2:
+        return {}
+    sure = [9000 - 400 * (step % 7) if at < accepted else 2500 + 300 * (step % 5) for at in range(depth)]
+    found: dict[str, Any] = {"draft_top1": sure, "draft_entropy": [(10_000 - one) // 2 for one in sure]}
+    if accepted < depth:
+        found |= {"target_rank": 1 + step % 6, "target_prob": 0.01 * (1 + step % 9)}
+        found |= {"draft_prob": 0.02 * (1 + step % 8), "outside_draft_vocab": int(step % 10 == 0)}
+    return found
 
 
 def _request(run: _Run, random: Random, number: int, at: int, end_ns: int) -> int:

@@ -14,6 +14,7 @@ from specscope_server.store.model import RequestDetail, RequestRow
 from specscope_server.store.port import Store
 from specscope_server.web import format as f
 from specscope_server.web import stats, verdict
+from specscope_server.web.confidence import Confidence, confidence
 from specscope_server.web.stations import Station, stations
 from specscope_server.web.stats import Acceptance, Stat
 from specscope_server.web.trace import Trace, trace
@@ -31,6 +32,11 @@ ID_FACTS: Final[Mapping[str, str]] = {
     "ids_below_zero": "ids below 0",
     "ids_above_vocab": "ids outside the target's vocabulary",
     "ids_repeats_last": "first draft repeats the last token",
+    "target_rank": "tokens the target rated above the refused draft",
+    "target_prob": "target's probability of the refused draft",
+    "draft_prob": "draft's probability of the target's choice",
+    "outside_draft_vocab": "target's choice is none the draft can propose",
+    "accepted_free": "accepted without the grammar",
 }
 
 TOKEN_LISTS: Final[Mapping[str, str]] = {
@@ -96,6 +102,7 @@ class RequestPage:
     stations: tuple[Station, ...]
     extend_groups: tuple[ExtendGroup, ...]
     extends: Sequence[Mapping[str, Any]]
+    confidence: Confidence | None
     no_steps: str
     trace: Trace
 
@@ -138,6 +145,7 @@ def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | N
         stations=tuple(s for s in stations(detail.boundaries, exact=True) if s.crossings),
         extend_groups=tuple(_groups(detail.extends)),
         extends=detail.extends,
+        confidence=confidence([r.values for r in counted]),
         no_steps=_why_no_steps(request),
         trace=trace(request, detail.spans),
     )
