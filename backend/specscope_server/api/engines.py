@@ -27,7 +27,7 @@ from specscope_server.api.common import (
 from specscope_server.api.errors import RESPONSES, not_found
 from specscope_server.api.findings import FindingModel
 from specscope_server.diagnosis import Diagnosis, diagnose
-from specscope_server.diagnosis.model import Evidence
+from specscope_server.diagnosis.model import Evidence, RankEvidence
 from specscope_server.store.model import EngineRow
 
 router = APIRouter(tags=["engines"], responses=RESPONSES)
@@ -71,6 +71,32 @@ class EngineModel(Model):
     reconciliation: ReconciliationModel | None = Field(
         description="Over the last 5 minutes, as state is; null: no evidence."
     )
+    ranks: list[RanksModel] = Field(
+        description="Groups of ranks that must agree, over their newest steps; empty: no group was heard."
+    )
+
+
+class RanksModel(Model):
+    """The ranks of one group held against each other, step by step."""
+
+    dp: int
+    pp: int
+    serving_role: str
+    size: int = Field(description="How many ranks must agree.")
+    heard: list[int] = Field(description="Tensor-parallel ranks that told of their steps.")
+    compared: int = Field(description="Steps that two or more of them told.")
+    proposals_compared: int = Field(description="Of these, those whose proposals could be compared.")
+    proposals_differ: int
+    accepts_differ: int
+    first_step: int | None = Field(description="The first engine step that differs; null: none does.")
+    boundary: str = Field(description="Where the ranks parted in that step; empty: they did not.")
+    apart: list[int] = Field(description="The ranks that left the others in that step.")
+
+    @classmethod
+    def of(cls, group: RankEvidence) -> RanksModel:
+        """Take one group."""
+        values = asdict(group)
+        return cls(**{name: values[name] for name in cls.model_fields})
 
 
 class ReconciliationModel(Model):
@@ -175,6 +201,7 @@ def _fields(parts: Parts, row: EngineRow, now: datetime) -> dict[str, Any]:
         "unknown": dict(diagnosis.unknown),
         "requests": dict(row.requests),
         "reconciliation": ReconciliationModel.of(evidence),
+        "ranks": [RanksModel.of(group) for group in (evidence.ranks if evidence else ())],
     }
 
 

@@ -143,7 +143,9 @@ def rank_lines(groups: Sequence[RankEvidence]) -> Iterator[RankLine]:
             yield RankLine(name, f"Not comparable: {why}", "lost")
         else:
             unseen = group.compared - group.proposals_compared
-            only = f" (of {unseen:,} only the accepts: their proposals were not on the host)" if unseen else ""
+            only = (
+                f" (of {unseen:,} only the accepts: their proposals were not on the host)" if unseen else ""
+            )
             yield RankLine(name, f"{heard}, {compared}, 0 differ{only}", "ok")
 
 
