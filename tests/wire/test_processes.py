@@ -304,6 +304,23 @@ def test_a_full_queue_drops_the_oldest_and_counts_them(receiver: Receiver) -> No
     assert len(steps) + dropped == emitted
 
 
+def test_an_engine_that_is_always_faster_than_its_exporter_still_has_heartbeats(receiver: Receiver) -> None:
+    found = record_here(receiver.endpoint, queue=5000)
+    eventually(lambda: found.exporter_pid, "the exporter answers")
+    names = tuple(f"r{i}" for i in range(64))
+    told: set[float] = set()
+
+    def heard_while_flooded() -> bool:
+        for step in range(3000):
+            found.emit(traffic.verify(step, time.monotonic_ns(), names))
+        told.update(value for _, value in receiver.received.points(c.METRIC_DROPPED).items())
+        return len(told) >= 3
+
+    eventually(heard_while_flooded, "several heartbeats that tell of more and more lost records")
+    assert found.dropped()["queue_full"] > 0
+    found.close()
+
+
 def test_a_receiver_that_does_not_answer_costs_bounded_memory(receiver: Receiver) -> None:
     found = record_here(receiver.endpoint, buffer_mb=1)
     pid = eventually(lambda: found.exporter_pid, "the exporter answers")

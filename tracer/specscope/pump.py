@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from specscope import frames
 from specscope.clock import Anchor
 from specscope.helper import Helper, Keeper
-from specscope.records import EngineFacts, Record, RequestFinished, RequestStarted, to_tuple
+from specscope.records import (
+    EngineFacts,
+    Record,
+    RequestFinished,
+    RequestStarted,
+    to_tuple,
+    without_prompt,
+)
 
 if TYPE_CHECKING:
     from specscope.recorder import Recorder
@@ -99,7 +106,7 @@ class Pump:
             stopping = self._stopping
             try:
                 self._connect()
-                self._drain(everything=stopping)
+                self._drain(everything=stopping, until=next_beat)
                 beat = stopping or time.monotonic() >= next_beat
                 self._tell_ranks(everything=beat)
                 if beat:
@@ -114,7 +121,8 @@ class Pump:
             self.cpu_ns = time.thread_time_ns()
             if stopping:
                 return
-            self._woken.wait(PERIOD_S)
+            if len(self._recorder.queue) < BATCH:
+                self._woken.wait(PERIOD_S)
             self._woken.clear()
 
     def _connect(self) -> None:
@@ -146,7 +154,11 @@ class Pump:
         except OSError as error:
             self._keeper.died(error)
 
-    def _drain(self, *, everything: bool) -> None:
+    def _drain(self, *, everything: bool, until: float) -> None:
+        """Hand over what is queued; only what there is time for until the next beat, unless ``everything``.
+
+        An engine that is always faster than its exporter must still be heard to live, and to lose records.
+        """
         queue = self._recorder.queue
         if self._keeper.gave_up:
             count = len(queue)
@@ -165,7 +177,7 @@ class Pump:
                     break
             self._drained += len(batch)
             self._pass_on(batch)
-            if not everything and len(batch) < BATCH:
+            if not everything and (len(batch) < BATCH or time.monotonic() >= until):
                 return
 
     def _tell_ranks(self, *, everything: bool) -> None:
@@ -189,7 +201,7 @@ class Pump:
                 continue
             if isinstance(record, RequestStarted):
                 # Without the prompt: a restarted exporter needs who it is, not what was asked.
-                self._live[record.uid] = to_tuple(dataclasses.replace(record, prompt_ids=None))
+                self._live[record.uid] = without_prompt(value)
                 if len(self._live) > LIVE:
                     self._live.popitem(last=False)
             elif isinstance(record, RequestFinished):
