@@ -3,7 +3,7 @@
 PYTHON ?= python3
 SCRIPT := $(PYTHON) -m scripts
 
-.PHONY: help demo test test-all chaos compose-test lint format train-tiny prompts clean
+.PHONY: help demo test test-all chaos bench-tracer compose-test lint format train-tiny prompts clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -20,6 +20,14 @@ test-all: ## the slow tests as well, then the compose stack
 
 chaos: ## what must never harm an engine: a real one under every kind of trouble (ARGS="..." goes to pytest)
 	@$(SCRIPT).checks --slow --only tests -- -m chaos tests/chaos $(ARGS)
+
+bench-tracer: ## what the tracer costs: engine thread, GIL, wire, throughput (a quarter of an hour, best on an idle machine)
+	@$(SCRIPT).project_env server postgres dev
+	@$(SCRIPT).sglang_env
+	@OMP_NUM_THREADS=1 .envs/sglang/bin/python benchmarks/tracer/hot_path.py
+	@.venv/bin/python benchmarks/tracer/record_path.py
+	@.venv/bin/python benchmarks/tracer/wire_size.py
+	@.venv/bin/python benchmarks/tracer/paired.py
 
 compose-test: ## docker-compose.yml for real, on a Docker daemon of its own (root)
 	@$(SCRIPT).project_env server postgres dev

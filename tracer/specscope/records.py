@@ -303,6 +303,7 @@ _MAPPINGS = {
     for tag, names in _FIELDS.items()
 }
 _HIDDEN = 1 + _FIELDS[DraftExtend.TAG].index("hidden")
+_PROMPT = 1 + _FIELDS[RequestStarted.TAG].index("prompt_ids")
 _HIDDEN_VALUES = attrgetter(*(f.name for f in fields(HiddenStats)))
 
 
@@ -318,6 +319,11 @@ def to_tuple(record: Record) -> tuple[Any, ...]:
         each = [None if one is None else _HIDDEN_VALUES(one) for one in values[_HIDDEN]]
         values = _with(values, _HIDDEN, tuple(each))
     return values
+
+
+def without_prompt(started: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the tuple of a :class:`RequestStarted` without its prompt."""
+    return _with(started, _PROMPT, None)
 
 
 def _with(values: tuple[Any, ...], index: int, value: object) -> tuple[Any, ...]:
