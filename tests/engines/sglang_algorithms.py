@@ -88,6 +88,10 @@ class Algorithm:
     target: bool = False
     """Whether that is the target too."""
     plugin: bool = False
+    confident: bool = True
+    """Whether its draft's logits are seen position by position."""
+    viewed: bool = True
+    """Whether it verifies through ``eagle_sample``, where the target's logits are seen."""
     padded: bool = False
     """Whether placeholders fill the tree up to ``nodes``: they are no drafts, and SGLang counts them."""
 
@@ -156,6 +160,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             nodes=5,
             depth=5,
             chain=False,
+            confident=False,
             padded=True,
             prefill={},
             verify=_PROPOSED,
@@ -173,6 +178,7 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             name="MULTI_LAYER_EAGLE",
             nodes=3,
             depth=3,
+            confident=False,
             prefill=_LAYERED,
             verify=_LAYERED | _PROPOSED,
             fed=(128, 128),
@@ -181,6 +187,8 @@ ALGORITHMS: Final[Mapping[str, Algorithm]] = MappingProxyType(
             flags=("--speculative-algorithm", "OURS", "--disable-overlap-schedule", *_shape(1, 1, 6)),
             plugin=True,
             name="OURS",
+            confident=False,
+            viewed=False,
             nodes=5,
             depth=5,
             chain=False,

@@ -148,6 +148,34 @@ def test_what_the_draft_is_fed(run: AlgorithmRun) -> None:
         assert kept in ([], [step.accepted + 1 for step in one.steps])
 
 
+def test_how_sure_the_draft_was(run: AlgorithmRun) -> None:
+    """In sampled steps one entry a position, -1 where the logits were not at hand; position 1 is also told
+    in the step that follows a prefill."""
+    known = [step for step in _steps(run) if step.draft_top1 is not None]
+    assert bool(known) == run.algorithm.confident
+    for step in known:
+        assert step.draft_top1 is not None and step.draft_entropy is not None
+        assert len(step.draft_top1) == len(step.draft_entropy) in (1, run.algorithm.depth)
+        for top1, entropy in zip(step.draft_top1, step.draft_entropy, strict=True):
+            assert (top1 == entropy == -1) or (0 < top1 <= 10_000 and 0 <= entropy < 6932)  # ln 1024 nats
+    if known:
+        whole = [step.draft_top1 for step in known if step.draft_top1]
+        assert any(len(one) == run.algorithm.depth and -1 not in one for one in whole)
+
+
+def test_what_the_target_thought_of_a_refused_draft(run: AlgorithmRun) -> None:
+    known = [step for step in _steps(run) if step.target_rank is not None]
+    assert bool(known) == run.algorithm.viewed
+    for step in known:
+        assert step.accepted < step.drafted_nodes
+        # Greedily the target refuses only what it rated below another token.
+        assert step.target_rank is not None and step.target_rank >= 1
+        assert step.target_prob is not None and 0 <= step.target_prob <= 0.5
+        assert step.draft_prob is None or 0 <= step.draft_prob <= 1
+    refusing = [step for step in known if step.draft_prob is not None]
+    assert bool(refusing) == (run.algorithm.confident and run.algorithm.chain)
+
+
 def test_long_prompt_is_prefilled_in_chunks_and_then_cached(run: AlgorithmRun) -> None:
     first, again = run.told.requests["long"].attributes, run.told.requests["long-again"].attributes
     assert (first[c.REQUEST_PREFILLS], first[c.REQUEST_CACHED]) == (3, 0)
