@@ -49,7 +49,7 @@ def test_accepts_that_part_are_critical_and_say_since_when() -> None:
     assert "though they had proposed the same" in one.sentence
     assert "6 proposals and 7 accepts of 1234 compared steps differ" in one.sentence
     by_name = {n.name: (n.value, n.expected) for n in one.numbers}
-    assert by_name["first step that differs"] == (40, None)
+    assert by_name["first engine step that differs"] == (40, None)
     assert by_name["steps with different accepts"] == (7, 0)
     assert by_name["ranks heard"] == (2, 2)
 

@@ -129,8 +129,8 @@ def _numbers(evidence: Evidence, group: RankEvidence) -> tuple[Number, ...]:
     first, last = group.steps or (None, None)
     return (
         Number("ranks heard", len(group.heard), group.size, "ranks", place),
-        Number("steps compared", group.compared, None, f"engine steps {first} to {last}", place),
-        Number("first step that differs", group.first_step, None, "engine step", place),
+        Number(f"steps compared (engine steps {first} to {last})", group.compared, None, "steps", place),
+        Number("first engine step that differs", group.first_step, link=place),
         Number(
             f"steps with different proposals (of {group.proposals_compared} that could be compared)",
             group.proposals_differ,
