@@ -178,21 +178,15 @@ class WeightEvents:
             watched = weight_load.of(self._loaded.draft_runners[number].model)
             if count == seen or watched is None or watched.newest is None:
                 continue
-            names = watched.newest.names
-            unused = [
-                n for n, fate in names.items() if not (fate.read or fate.into or weight_load.ignores(n))
-            ]
-            found.append(
-                {
-                    "draft": number,
-                    "loads": count - seen,
-                    "names": len(names),
-                    "into": len({p for fate in names.values() for p in fate.into}),
-                    "unused": unused[:_MAX_CHANGED],
-                    "unused_count": len(unused),
-                    "error": watched.newest.error,
-                }
-            )
+            load = watched.newest
+            one: dict[str, Any] = {"draft": number, "loads": count - seen, "error": load.error}
+            one["names"] = len(load.names) + load.more_unused
+            if not load.error:
+                fates = load.names.items()
+                unused = [n for n, f in fates if not (f.read or f.into or weight_load.ignores(n))]
+                one["into"] = sorted({name for _, fate in fates for name in fate.into})[:_MAX_CHANGED]
+                one |= {"unused": unused[:_MAX_CHANGED], "unused_count": len(unused) + load.more_unused}
+            found.append(one)
         return {"draft_loads": found} if found else {}
 
 
