@@ -91,7 +91,8 @@ class Traffic:
         self.row_steps += len(rows)
         sampled, next_sampled = self.steps % self._every == 0, (self.steps + 1) % self._every == 0
         uids, prompt = self._who
-        before = [live.has for live in rows]
+        # Numbers of their own, as len() makes them: shared ones cost the encoding more.
+        before = [live.has + 0 for live in rows]
         for live, accepted in zip(rows, one.accepted, strict=True):
             live.has = min(live.has + accepted + 1, live.wants)
         now = time.monotonic_ns()
@@ -102,7 +103,7 @@ class Traffic:
             uids=uids,
             prompt=prompt,
             before=before,
-            after=[live.has for live in rows],
+            after=[live.has + 0 for live in rows],
             accepted=one.accepted,
             bonus=1,
             nodes=self._nodes,

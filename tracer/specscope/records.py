@@ -314,10 +314,12 @@ def to_tuple(record: Record) -> tuple[Any, ...]:
     for index in _MAPPINGS[tag]:
         if type(values[index]) is not dict:
             values = _with(values, index, dict(values[index]))
-    # Hidden states on a device, and rows that are all finite, leave no statistics here.
-    if tag == DraftExtend.TAG and HiddenStats in set(map(type, values[_HIDDEN])):
-        each = [None if one is None else _HIDDEN_VALUES(one) for one in values[_HIDDEN]]
-        values = _with(values, _HIDDEN, tuple(each))
+    if tag == DraftExtend.TAG:
+        hidden = values[_HIDDEN]
+        # Hidden states on a device, and rows that are all finite, leave no statistics here.
+        if hidden.count(None) != len(hidden):
+            each = [None if one is None else _HIDDEN_VALUES(one) for one in hidden]
+            values = _with(values, _HIDDEN, tuple(each))
     return values
 
 
