@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +120,30 @@ def hidden(record: DraftExtend) -> tuple[HiddenStats | None, ...]:
     )
 
 
+FEW_ROWS: Final = 8
+"""Below it plain numbers are faster than numpy's calls, and each request's step has so few rows."""
+
+
+def _combined_few(count: int, means: list[float], variances: list[float], peaks: list[float]) -> HiddenStats:
+    average = sum(means) / count
+    off = [one - average for one in means]
+    spread = sum(variances) / count + sum([one * one for one in off]) / count
+    return HiddenStats(
+        rows=count,
+        mean=average,
+        std=math.sqrt(spread),
+        rms=math.sqrt(spread + average * average),
+        max_abs=max(peaks),
+        nonfinite=0,
+        zero_rows=peaks.count(0.0),
+    )
+
+
 def _combined(each: NDArray[np.float64]) -> HiddenStats:
+    count = each.shape[1]
+    if count < FEW_ROWS:
+        means, variances, peaks = each.tolist()
+        return _combined_few(count, means, variances, peaks)
     mean, variance, peak = each
     average = float(mean.mean())
     spread = float(variance.mean() + mean.var())
@@ -174,8 +198,22 @@ def _confidence(batch: VerifyBatch, found: VerifyStep) -> None:
         found.top1, found.entropy = map(_each_known, np.split(reals(batch.confidence), 2))
     if batch.view is not None:
         rank, target, draft = (known(row) for row in reals(batch.view))
+        if batch.padding is not None:
+            real = _refused(batch, found)
+            rank, target, draft = (
+                tuple(value if there else None for value, there in zip(row, real, strict=True))
+                for row in (rank, target, draft)
+            )
         found.target_rank = tuple(None if one is None else int(one) for one in rank)
         found.target_prob, found.draft_prob = target, draft
+
+
+def _refused(batch: VerifyBatch, found: VerifyStep) -> list[bool]:
+    """Say in which rows a draft was refused: a placeholder behind the last accepted one is none."""
+    if batch.first_child is None or found.accepted_path is None:
+        return [False] * len(batch.uids)
+    children = zip(rows(batch.first_child), found.accepted_path, found.drafted_nodes, strict=True)
+    return [0 < links[path[-1] + 1 if path else 0] <= nodes for links, path, nodes in children]
 
 
 def _guarded(read: Callable[[], tuple[Ids, ...] | None], odd: Odd) -> tuple[Ids, ...] | None:
