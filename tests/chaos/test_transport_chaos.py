@@ -24,9 +24,9 @@ MOODS = (
     Mood("unauthorised 401", 401),
     Mood("rejecting 400", 400, only_spans=True),
 )
-BUFFER_MIB = 1
+BUFFER_MIB = 4
 SLACK_MIB = 48.0
-"""What an exporter may grow by beyond its buffer: the interpreter's own heap, measured at 12 to 20 MiB."""
+"""What an exporter may grow by beyond its buffer: the interpreter's own heap, measured at 2 to 5 MiB."""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,9 @@ def test_refusing(deployment: Deployment, asked: list[str]) -> None:
 
 @pytest.mark.parametrize("mood", MOODS, ids=lambda mood: mood.name.replace(" ", "-"))
 def test_failing(deployment: Deployment, asked: list[str], mood: Mood) -> None:
+    if mood.only_spans:  # what waits from the moods before shall not be rejected
+        deployment.gate.be(OPEN)
+        deployment.receiver.settled(asked)
     deployment.gate.be(mood)
     _under(deployment, asked, mood.name)
     assert deployment.gate.attempts[mood.name] >= 1, "the exporter did try"
@@ -103,7 +106,6 @@ def test_exporters_that_are_killed_are_replaced(deployment: Deployment, asked: l
     told = deployment.receiver.settled([rid for rid in asked if rid.startswith("replaced")])
     assert told.metric(c.METRIC_REQUESTS, kind="user") == len(asked)
     assert told.metric(c.METRIC_HOOK_ERRORS) == 0
-    assert deployment.scheduler.pid == deployment.scheduler.pid
 
 
 def test_the_loss_is_shown(deployment: Deployment) -> None:
@@ -127,9 +129,9 @@ def test_nothing_was_written(deployment: Deployment) -> None:
         limits = Path(f"/proc/{one.pid}/limits").read_text("utf-8")
         (line,) = [line for line in limits.splitlines() if line.startswith("Max file size")]
         assert line.split()[3:5] == ["0", "0"]
-        for place in Path(f"/proc/{one.pid}/fd").iterdir():
-            target = str(place.readlink()) if place.exists() else ""
-            assert not target.startswith("/") or target.startswith(("/dev/", "/proc/")) or ".log" in target
+    held = {str(place.readlink()) for place in Path(f"/proc/{deployment.exporter.pid}/fd").iterdir()}
+    files = {target for target in held if target.startswith("/")}
+    assert all(target.startswith("/dev/") or target.endswith("sglang.log") for target in files), files
 
 
 def test_sigterm_to_the_server_ends_everything(deployment: Deployment) -> None:
