@@ -21,7 +21,7 @@ test-all: ## the slow tests as well, then the compose stack
 chaos: ## what must never harm an engine: a real one under every kind of trouble (ARGS="..." goes to pytest)
 	@$(SCRIPT).checks --slow --only tests -- -m chaos tests/chaos $(ARGS)
 
-bench-tracer: ## what the tracer costs: engine thread, GIL, wire, throughput (a quarter of an hour, best on an idle machine)
+bench-tracer: ## what the tracer costs: engine thread, GIL, exporter, wire, throughput (leave the machine idle)
 	@$(SCRIPT).project_env server postgres dev
 	@$(SCRIPT).sglang_env
 	@OMP_NUM_THREADS=1 .envs/sglang/bin/python benchmarks/tracer/hot_path.py
