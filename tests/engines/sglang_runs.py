@@ -37,7 +37,9 @@ class ChainRun(Run):
 
 
 def traced(receiver: Receiver, **more: str) -> dict[str, str]:
-    return {"SPECSCOPE_ENDPOINT": receiver.endpoint, "SPECSCOPE_DETAIL": "tokens"} | more
+    """Everything is taken in every step, so that it is there to be compared and to do harm."""
+    wanted = {"SPECSCOPE_DETAIL": "tokens", "SPECSCOPE_SAMPLE_EVERY": "1"}
+    return {"SPECSCOPE_ENDPOINT": receiver.endpoint} | wanted | more
 
 
 def ask(server: Server) -> Answers:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from statistics import mean
 
 import pytest
 from sglang_engine import sglang_python
+from sglang_runs import ChainRun, Run
+from specscope.chunks import StepRow
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
 CHECK = """
 import math
@@ -64,7 +67,7 @@ def worker(limit):
         draft_runners=(object(),),
         target_runner=SimpleNamespace(model_config=SimpleNamespace(vocab_size=vocab)),
     )
-    return recorder, sampling.Sampling(recorder, loaded, Copies())
+    return recorder, sampling.Sampling(recorder, loaded, Copies(recorder.missed))
 
 
 def step(taker, number):
@@ -138,3 +141,48 @@ def test_confidence_and_view_against_their_definition(tmp_path: Path) -> None:
     script.write_text(CHECK)
     done = subprocess.run([sglang_python(), script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "checked\n"), done.stderr
+
+
+def steps(run: Run) -> list[StepRow]:
+    return [step for one in run.told.requests.values() for step in one.counted if step.drafted_depth]
+
+
+def check_steps(found: list[StepRow]) -> None:
+    """What holds of every step of a greedy engine, and of a trained draft as a whole."""
+    refused = [step for step in found if step.target_rank is not None]
+    assert found and refused
+    surer: list[float] = []
+    doubtful: list[float] = []
+    for step in found:
+        assert step.draft_top1 is not None and step.draft_entropy is not None
+        assert len(step.draft_top1) == len(step.draft_entropy) == 4
+        assert all(0 < one <= 10_000 for one in step.draft_top1)
+        assert all(0 <= one < 6_500 for one in step.draft_entropy), "at most ln 640 = 6.46 nats"
+        (surer if step.accepted else doubtful).append(step.draft_top1[0])
+    assert mean(surer) > 1.5 * mean(doubtful)
+    for step in refused:
+        # Under greedy verification the target's favourite is never refused.
+        assert step.target_rank is not None and step.target_rank >= 1
+        assert step.target_prob is not None and 0 <= step.target_prob <= 0.5
+
+
+def test_confidence_of_a_real_chain(chain: ChainRun) -> None:
+    found = steps(chain)
+    check_steps(found)
+    proposed = {token for step in found for token in step.draft_tokens or ()}
+    for step in found:
+        whole = step.accepted == step.drafted_depth
+        assert (step.target_rank is None) == (step.outside_draft_vocab is None) == whole
+        if whole or not step.output_ids or len(step.output_ids) <= step.accepted:
+            continue
+        # What the draft cannot propose it gives no probability, and has never proposed.
+        assert (step.draft_prob is None) == (step.outside_draft_vocab == 1)
+        if step.outside_draft_vocab:
+            assert step.output_ids[step.accepted] not in proposed
+    assert {step.outside_draft_vocab for step in found} == {None, 0, 1}
+
+
+def test_confidence_of_a_real_tree(tree: Run) -> None:
+    found = steps(tree)
+    check_steps(found)
+    assert all(step.draft_prob is None for step in found), "a tree's branches are not all kept"

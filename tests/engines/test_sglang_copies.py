@@ -12,27 +12,29 @@ pytestmark = pytest.mark.engine
 
 HOST = """
 import torch
+from collections import Counter
 from specscope.engines.sglang.copies import Copies
 
-copies = Copies()
+copies = Copies(Counter())
 tokens, tree = torch.arange(6).view(2, 3), torch.arange(6, dtype=torch.int32).view(2, 3)
 one = copies.start([tokens, tree], [3, 3])
 tokens.zero_(); tree.zero_()  # the engine goes on with its buffers
 assert one.block(0) == (torch.arange(6).numpy().tobytes(), 8, 3)
 assert one.block(1) == (torch.arange(6, dtype=torch.int32).numpy().tobytes(), 4, 3)
 assert copies.start([torch.empty(3, device="meta")], [3]) is None  # a device that cannot be copied from
-assert (copies.late, copies.refused) == (0, 0)
+assert not copies.missed
 print("checked")
 """
 
 DEVICE = """
 import torch
+from collections import Counter
 from specscope.engines.sglang import copies as module
 from specscope.engines.sglang.copies import Copies
 
 if not torch.cuda.is_available():
     raise SystemExit("no CUDA device")
-copies = Copies()
+copies = Copies(Counter())
 busy = torch.randn(8192, 8192, device="cuda")
 tokens = torch.arange(6, device="cuda").view(2, 3)
 torch.cuda.synchronize()
@@ -40,7 +42,7 @@ for _ in range(20):
     busy = busy @ busy / 100
 made = tokens + busy[0, 0].long() * 0
 one = copies.start([made], [3])
-assert one.block(0) is None and copies.late == 1, "the device is not done, and nobody waited"
+assert one.block(0) is None and copies.missed == {module.LATE: 1}, "the device is not done, and nobody waited"
 made.zero_()
 torch.cuda.synchronize()
 assert one.block(0) == (torch.arange(6).numpy().tobytes(), 8, 3), "copied before the engine went on"
@@ -48,9 +50,9 @@ assert one.block(0) == (torch.arange(6).numpy().tobytes(), 8, 3), "copied before
 for _ in range(3 * module.SLOTS):
     assert copies.start([tokens], [3]) is not None
     torch.cuda.synchronize()
-assert copies.refused == 0
+assert copies.missed[module.REFUSED] == 0
 assert copies.start([torch.zeros(module.SLOT_BYTES, device="cuda", dtype=torch.int64)], [1]) is None
-assert copies.refused == 1
+assert copies.missed[module.REFUSED] == 1
 # Nothing is done while a graph is captured.
 graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph):

@@ -117,6 +117,7 @@ CONTRACTS: Final[Mapping[str, tuple[Clause, ...]]] = MappingProxyType(
         "FROZEN_KV_MTP": (
             Clause(c.DRAFT_EXTEND, c.TARGET_FED, "1", "1"),
             Clause(c.DRAFT_FORWARD, c.SELF_FED, "0", "steps"),
+            Clause(c.DRAFT_FC, c.SELF_FED, "0", "steps", "fc"),
             *ANY,
         ),
         # A draft of its own that reads tokens, not hidden states.

@@ -102,6 +102,9 @@ METRIC_DROPPED: Final = "spec_decode.tracer.dropped"  # cumulative sum, {record}
 METRIC_QUEUED: Final = "spec_decode.tracer.queued"  # gauge, {record}
 METRIC_EXPORT_FAILURES: Final = "spec_decode.tracer.export_failures"  # cumulative sum
 METRIC_HOOK_ERRORS: Final = "spec_decode.tracer.hook_errors"  # cumulative sum, per hook
+METRIC_MISSED: Final = (
+    "spec_decode.tracer.copies_missed"  # cumulative sum, {copy}, per reason: late | refused
+)
 METRIC_ENGINE_THREAD: Final = "spec_decode.tracer.engine_thread_time"  # cumulative sum, ns
 
 LABEL_BOUNDARY: Final = "spec_decode.boundary"

@@ -60,6 +60,8 @@ class Beat:
     queued: int
     hook_errors: dict[str, int]
     engine_thread_ns: int
+    missed: dict[str, int] = field(default_factory=dict[str, int])
+    """Values of steps that a device did not hand over, by reason."""
 
 
 @dataclass(frozen=True, slots=True)

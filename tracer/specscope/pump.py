@@ -247,6 +247,7 @@ class Pump:
                     queued=len(recorder.queue),
                     hook_errors=dict(recorder.hook_errors),
                     engine_thread_ns=recorder.engine_thread_ns,
+                    missed=dict(recorder.missed),
                 ),
             )
         )

@@ -66,6 +66,7 @@ class Recorder:
         self.emitted = 0
         self.hook_errors: Counter[str] = Counter()
         self.engine_thread_ns = 0
+        self.missed: Counter[str] = Counter()
         self.closed = bool(self.settings.off)
         self._wake_at = self.settings.queue // 2
         self._pump: Pump | None = None

@@ -131,5 +131,11 @@ def build(
         "Time that the tracer took from the engine thread",
         [({}, beat.engine_thread_ns)],
     )
+    b.sum(
+        c.METRIC_MISSED,
+        "{copy}",
+        "Copies of a step's values that a device did not hand over",
+        [({c.LABEL_REASON: reason}, n) for reason, n in sorted(beat.missed.items())],
+    )
     scope = ScopeMetrics(SCOPE, b.metrics, "")
     return MetricsData([ResourceMetrics(resource, [scope], "")])

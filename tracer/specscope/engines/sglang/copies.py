@@ -9,7 +9,7 @@ not known, and that is counted. Tensors in host memory are copied at once.
 from __future__ import annotations
 
 import importlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +20,8 @@ SLOTS: Final = 16
 """Copies under way at most: two steps of the overlap schedule with a few each."""
 SLOT_BYTES: Final = 1 << 18
 """Pinned bytes a slot: 256 requests of 16 nodes, tokens and tree, take 96 KiB."""
+LATE: Final = "late"
+REFUSED: Final = "refused"
 _SIZES: Final = {"torch.int64": 8, "torch.int32": 4, "torch.float32": 4}
 
 
@@ -57,7 +59,7 @@ class Copy:
         if self._owner is None:
             return self._parts
         if not self._arrived.query():
-            self._owner.late += 1
+            self._owner.missed[LATE] += 1
             return None
         raw, at = self._slot.numpy(), 0
         parts: list[Part] = []
@@ -89,12 +91,14 @@ class Copy:
 
 
 class Copies:
-    """Starts copies. ``late`` and ``refused`` count what could not be handed over."""
+    """Starts copies."""
 
-    def __init__(self) -> None:
-        """Take no memory: pinned slots are made when the first device tensor comes."""
-        self.late = 0
-        self.refused = 0
+    def __init__(self, missed: Counter[str]) -> None:
+        """Count in ``missed`` what could not be handed over.
+
+        Takes no memory: pinned slots are made when the first device tensor comes.
+        """
+        self.missed = missed
         self._free: list[Any] = []
         self._under_way: deque[Copy] = deque()
         self._stream: Any = None
@@ -132,7 +136,7 @@ class Copies:
         ]
         slot = self._slot(torch) if sum(count for count, _, _ in shapes) <= SLOT_BYTES else None
         if slot is None:
-            self.refused += 1
+            self.missed[REFUSED] += 1
             return None
         flat = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
         produced, arrived = cuda.Event(), cuda.Event()

@@ -81,11 +81,12 @@ class Pass:
     extend: Extend | None = None
     drafted: Drafted | None = None
     drafts: list[Any] = field(default_factory=list[Any])
-    """Draft logits of the self-fed forwards of a sampled step, float32 [rows taken, draft vocabulary] each."""
+    """Draft logits of the self-fed forwards of a sampled step: float32 [rows taken, draft vocabulary]."""
     confidence: Copy | None = None
     view: Copy | None = None
     free: Copy | None = None
-    expected: Mapping[Expectation, int] = field(default_factory=dict[Expectation, int])
+    agreed: Contract | None = None
+    """What it had to cross, as the engine was set up when it ran: steps adapt before it is committed."""
     crossed: list[Crossing] = field(default_factory=list[Crossing])
 
     def cross(self, crossing: Crossing, count: int = 1) -> None:

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
-from specscope.contracts import PREFILL, VERIFY, contract
+from specscope.contracts import PREFILL, VERIFY, Contract, contract
 from specscope.engines.sglang import commit, conclude, hidden, passes, sanity
 from specscope.engines.sglang.copies import Copies
 from specscope.engines.sglang.hooks import Guard
@@ -60,12 +60,13 @@ class Path:
         self._waiting: deque[Pass] = deque()
         self._counting = passes.Counting()
         self._shape = loaded.shape()
+        self._told_steps: Any = loaded.worker.speculative_num_steps
         self._batch: tuple[list[Any], tuple[str, ...], tuple[int, ...]] = ([], (), ())
         self._padding = PADDING.get(loaded.algorithm)
         self._takes_drafts = loaded.emits or recorder.ranks is not None
         self._statistics = Guard("hidden_statistics", (), recorder)
         self._statistics.armed = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
-        self.copies = Copies()
+        self.copies = Copies(recorder.missed)
         self.sampling = Sampling(recorder, loaded, self.copies)
         self.weight_version = 0
         """Raised by whoever sees the engine take new weights."""
@@ -114,6 +115,8 @@ class Path:
             packing_seen = _sound(self.packing) and not result.can_run_cuda_graph
             one.aux_states = conclude.capture(one, self._loaded, seen=packing_seen)
         one.fc_ran = conclude.fc_runs(one, self._loaded, seen=_sound(self.fc))
+        # Now, not at the commit: SGLang adapts its steps while it resolves the tokens of a result.
+        one.agreed = self._agreed()
         if one.kind == PREFILL:
             counts = self._counts(one)
             self._tell(PrefillPass(one.t_ns, one.step, one.uids, one.cached, counts.expected, counts.crossed))
@@ -278,7 +281,9 @@ class Path:
         tokens = getattr(info, "draft_token", None)
         tokens = source.input_ids if tokens is None else tokens
         rows = len(one.uids)
-        nodes = tokens.numel() // rows
+        # DSPARK may verify rows of different lengths, packed (``dspark_verify.py``, ``_run_ragged``).
+        packed = getattr(info, "ragged_verify_layout", None) is not None
+        nodes: int = info.draft_token_num if packed else tokens.numel() // rows
         links = getattr(info, "retrieve_next_token", None)
         drafted = Drafted(
             nodes=nodes,
@@ -286,7 +291,7 @@ class Path:
             depth=min(getattr(info, "spec_steps", nodes - 1), nodes - 1),
             chain=links is None or getattr(info, "tree_topk", 1) == 1,
         )
-        if self._takes_drafts and nodes * rows == tokens.numel():
+        if self._takes_drafts and not packed and nodes * rows == tokens.numel():
             blocks = [tokens] if drafted.chain else [tokens, links, info.retrieve_next_sibling]
             drafted.blocks = self.copies.start(blocks, [nodes] * len(blocks))
         if nodes > 1 and not self.sees_propose and one.kind == VERIFY and PROPOSED not in one.crossed:
@@ -385,10 +390,14 @@ class Path:
         outer, one.inside = one.inside, inside
         return outer
 
+    def _agreed(self) -> Contract:
+        steps = self._loaded.worker.speculative_num_steps
+        if steps != self._told_steps:
+            self._told_steps, self._shape = steps, self._loaded.shape()
+        return contract(self._loaded.algorithm, self._shape)
+
     def _counts(self, one: Pass) -> Counts:
-        if self._loaded.worker.speculative_num_steps != self._shape.steps:
-            self._shape = self._loaded.shape()
-        return self._counting.of(one, contract(self._loaded.algorithm, self._shape))
+        return self._counting.of(one, one.agreed or self._agreed())
 
     def _steps(self) -> int | None:
         return None if self._loaded.algorithm in WITHOUT_STEPS else self._shape.steps
