@@ -1,4 +1,4 @@
-"""What the SGLang adapter costs the engine's thread: ``.envs/sglang/bin/python benchmarks/tracer/hot_path.py``.
+"""What the SGLang adapter costs the engine's thread: ``python benchmarks/tracer/hot_path.py`` beside SGLang.
 
 The hooks sit on objects that call each other as SGLang 0.5.23 does in one engine step (chain of 4 drafts:
 propose with 3 forwards, verify, draft extend, commit; a tree of 16 nodes likewise) and do nothing else. The
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import os
 import platform
 import statistics
@@ -25,17 +26,18 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
-import torch
 from specscope import convention as c
 from specscope import recorder as recorder_module
 from specscope.engines.sglang import algorithms, hooks, install
 from specscope.engines.sglang.loaded import Loaded
 from specscope.engines.sglang.path import Path
-from specscope.engines.sglang.requests import Requests
+from specscope.engines.sglang.requests import MARK, Live, Requests
 from specscope.identity import Ranks, request_uid
 from specscope.recorder import Recorder
 from specscope.records import EngineFacts, RequestStarted
 from specscope.settings import Settings
+
+torch: Any = importlib.import_module("torch")
 
 STEPS = 4
 SIZES = {"small": (16, 64), "cpu": (4096, 32_000)}
@@ -81,11 +83,11 @@ class Engine:
         self.topk = topk
         rows = batch * topk
         logits = torch.randn(rows, vocab)
-        extend = logits[:batch]
+        opening = logits[:batch]
         hidden = torch.randn(batch * nodes, 3 * width)
         verify = torch.randn(batch * nodes, vocab)
         self.draft_out = SimpleNamespace(logits_output=SimpleNamespace(next_token_logits=logits))
-        self.extend_out = SimpleNamespace(logits_output=SimpleNamespace(next_token_logits=extend))
+        self.extend_out = SimpleNamespace(logits_output=SimpleNamespace(next_token_logits=opening))
         links = torch.full((batch, nodes), -1)
         links[:, :STEPS] = torch.arange(1, STEPS + 1)
         self.info = SimpleNamespace(
@@ -146,6 +148,9 @@ class Engine:
                 outer.runner.forward(None)
                 outer.runner.out = outer.draft_out
 
+        def extend(batch: Any, result: Any) -> None:
+            getattr(outer.draft, "_draft_extend_for_decode")(batch, result)  # noqa: B009 - hooked by name
+
         class Worker:
             speculative_num_steps = STEPS
             speculative_num_draft_tokens = nodes
@@ -155,7 +160,7 @@ class Engine:
                 batch.spec_info = outer.draft.draft(batch)
                 outer.target.forward_batch_generation(None, forward_batch=batch, is_verify=True)
                 module.eagle_sample(outer.info, batch, outer.logits_output)
-                outer.draft._draft_extend_for_decode(batch, outer.result)
+                extend(batch, outer.result)
                 return outer.result
 
         class Processor:
@@ -253,9 +258,9 @@ def start(endpoint: str, engine: Engine, detail: str) -> tuple[Recorder, list[tu
     )
     engine_loaded = loaded(engine)
     requests = Requests(recorder, dp=0, emits=True)
-    for number, req in enumerate(engine.reqs):
+    for req in engine.reqs:
         uid = request_uid(recorder.instance, 0, req.rid, 0)
-        setattr(req, "specscope_request", SimpleNamespace(uid=uid, finished=False))
+        setattr(req, MARK, Live(uid))
         now = time.monotonic_ns(), time.time_ns()
         recorder.emit(
             RequestStarted(now[0], uid, req.rid, "user", now[1], 512, 0.0, 99, None, tuple(range(512)))
@@ -314,7 +319,8 @@ def main() -> None:
     endpoint = f"http://127.0.0.1:{server.server_address[1]}"
     print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(
-        "| drafts | batch | detail | tensors | µs an engine step, median | least | detectable | µs a sequence-step "
+        "| drafts | batch | detail | tensors | µs an engine step, median | least | detectable "
+        "| µs a sequence-step "
         "| of a 10 ms step |"
     )
     print("|---|---|---|---|---|---|---|---|---|")

@@ -22,8 +22,8 @@ def register():
     def broken(*_args, **_kwargs):
         raise RuntimeError("planted")
 
-    hidden.statistics = broken
-    path.Path.verify_begins = broken
+    hidden.look = broken
+    path.Path.target_begins = broken
 '''
 
 
@@ -70,11 +70,14 @@ def test_hooks_that_fail_disarm_themselves(tmp_path: Path) -> None:
         told = receiver.settled([rid for rid in REFERENCES if rid in ("ref-0", "ref-1", "ref-6", "ref-13")])
         lines = server.ours()
     receiver.close()
-    assert told.metric(c.METRIC_HOOK_ERRORS, hook="verify") == 3
+    assert told.metric(c.METRIC_HOOK_ERRORS, hook="target_forward_batch_generation") == 3
     assert told.metric(c.METRIC_HOOK_ERRORS, hook="hidden_statistics") == 3
     assert sum("planted" in line for line in lines) == 2, "one line a hook, not one an error"
     armed = told.armed()
-    assert armed[c.TARGET_VERIFY] == "hook verify disarmed itself: RuntimeError: planted"
+    assert (
+        armed[c.TARGET_VERIFY]
+        == "hook target_forward_batch_generation disarmed itself: RuntimeError: planted"
+    )
     assert [name for name, reason in armed.items() if reason] == [c.TARGET_VERIFY]
     # What the failing hooks did not carry is still told.
     for number in (0, 13):

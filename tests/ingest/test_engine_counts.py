@@ -23,7 +23,9 @@ def test_told_beside_whole_totals() -> None:
     assert _report(**TOLD).engine == EngineCounts(9, 13)
 
 
-@pytest.mark.parametrize("absent", [c.REQUEST_ENGINE_STEPS, c.REQUEST_ENGINE_ACCEPTED, c.REQUEST_VERIFY_STEPS])
+@pytest.mark.parametrize(
+    "absent", [c.REQUEST_ENGINE_STEPS, c.REQUEST_ENGINE_ACCEPTED, c.REQUEST_VERIFY_STEPS]
+)
 def test_without_one_of_them_there_is_nothing_to_compare(absent: str) -> None:
     assert _report(**TOLD | {absent: None}).engine is None
 

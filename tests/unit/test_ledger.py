@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from specscope import convention as c
 from specscope import contracts, ledger
+from specscope import convention as c
 from specscope.records import Crossing, Expectation
 
 
@@ -44,9 +44,7 @@ def test_the_seed_fault_is_one_gap() -> None:
         del seen[c.DRAFT_FC, c.TARGET_FED, c.EAGER]
         book.add(contract.verify, seen)
     armed = {name: a.armed for name, a in book.armed.items()}
-    assert ledger.gaps(*book.sums(), armed) == [
-        ledger.Gap(c.DRAFT_FC, c.TARGET_FED, expected=7, observed=0)
-    ]
+    assert ledger.gaps(*book.sums(), armed) == [ledger.Gap(c.DRAFT_FC, c.TARGET_FED, expected=7, observed=0)]
     assert ledger.gaps(*book.sums(), armed)[0].missing == 7
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from specscope import tree
-from specscope.records import ROOT, Block, DraftExtend, HiddenStats, Ids, Reals, VerifyBatch, VerifyStep
+from specscope.records import (
+    ROOT,
+    Block,
+    DraftExtend,
+    HiddenStats,
+    Ids,
+    Reals,
+    RequestStarted,
+    VerifyBatch,
+    VerifyStep,
+)
 
 Odd = Callable[[ValueError], None]
 Values = tuple[float | None, ...]
@@ -24,6 +34,17 @@ def rows(block: Block) -> list[list[int]]:
     """
     data, size, width = block
     return np.frombuffer(data, dtype=f"<i{size}").reshape(-1, width).tolist()
+
+
+def prompt(record: RequestStarted) -> Sequence[int] | None:
+    """Return the last tokens of a request's prompt, ``None`` where they are not known.
+
+    Raises:
+        ValueError: see :func:`rows`.
+    """
+    if record.prompt is None:
+        return record.prompt_ids
+    return rows(record.prompt)[0] if record.prompt[2] else ()
 
 
 def reals(block: Reals) -> NDArray[np.float32]:

@@ -74,6 +74,8 @@ class RequestStarted:
     max_tokens: int | None = None
     trace: tuple[int, int] | None = None
     prompt_ids: Ids | None = None
+    prompt: Block | None = None
+    """The same in one piece, one row: thousands of Python numbers cost the engine's thread."""
 
 
 @dataclass(slots=True)
@@ -303,7 +305,7 @@ _MAPPINGS = {
     for tag, names in _FIELDS.items()
 }
 _HIDDEN = 1 + _FIELDS[DraftExtend.TAG].index("hidden")
-_PROMPT = 1 + _FIELDS[RequestStarted.TAG].index("prompt_ids")
+_PROMPTS = tuple(1 + _FIELDS[RequestStarted.TAG].index(name) for name in ("prompt_ids", "prompt"))
 _HIDDEN_VALUES = attrgetter(*(f.name for f in fields(HiddenStats)))
 
 
@@ -325,7 +327,9 @@ def to_tuple(record: Record) -> tuple[Any, ...]:
 
 def without_prompt(started: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the tuple of a :class:`RequestStarted` without its prompt."""
-    return _with(started, _PROMPT, None)
+    for index in _PROMPTS:
+        started = _with(started, index, None)
+    return started
 
 
 def _with(values: tuple[Any, ...], index: int, value: object) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""How sure the draft was of what the target accepted and refused, and what the target thought of the latter."""
+"""How sure the draft was of what the target accepted and refused, and what the target thought of it."""
 
 from __future__ import annotations
 

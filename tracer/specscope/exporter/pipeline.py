@@ -149,12 +149,12 @@ class Pipeline:
         known = self._requests.get(record.uid) is not None
         state = self._state(record.uid, self._anchor.wall(record.t_ns))
         # The stream keeps the prompt in 20 KiB; as a tuple it takes up to 160 KiB for each of 8192 requests.
-        state.started = dataclasses.replace(record, prompt_ids=None)
+        state.started = dataclasses.replace(record, prompt_ids=None, prompt=None)
         if not known:
             state.first_wall_ns = record.arrival_ns or state.first_wall_ns
             if whole:
                 state.whole, state.next_chunk = True, 0
-            state.stream = TokenStream(record.prompt_ids if whole else None)
+            state.stream = TokenStream(expand.prompt(record) if whole else None)
 
     def _prefill(self, record: PrefillPass) -> None:
         wall = self._anchor.wall(record.t_ns)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 import time
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from specscope import convention as c
 from specscope.engines.sglang import context
 from specscope.identity import ArrivalOrdinals, request_uid
-from specscope.records import RequestFinished, RequestStarted
+from specscope.records import Block, RequestFinished, RequestStarted
 
 if TYPE_CHECKING:
     from specscope.recorder import Recorder
@@ -93,7 +94,7 @@ class Requests:
                 temperature=_temperature(sampling),
                 max_tokens=sampling.max_new_tokens if isinstance(sampling.max_new_tokens, int) else None,
                 trace=_trace(getattr(req.time_stats, "trace_ctx", None)) or context.carried(recv_req),
-                prompt_ids=tuple(prompt[-PROMPT_IDS:]),
+                prompt=_last(prompt),
             )
         )
 
@@ -160,6 +161,13 @@ class Requests:
             self._held.append(record)
         else:
             self._recorder.emit(record)
+
+
+def _last(prompt: Any) -> Block:
+    """The last tokens of a prompt; SGLang keeps them in an ``array`` of machine integers."""
+    tail = prompt[-PROMPT_IDS:]
+    kept = cast("array[int]", tail) if isinstance(tail, array) else array("q", tail)
+    return kept.tobytes(), kept.itemsize, len(kept)
 
 
 def _reason(finished: Any) -> str:

@@ -114,9 +114,13 @@ def watch_class(kind: Any) -> None:
         watched = of(self)
         if watched is None or watched.busy or (not args and "weights" not in kwargs):
             return original(self, *args, **kwargs)
+        try:
+            watch = LoadWatch(self, probe=watched.first is None)
+        except Exception as error:  # noqa: BLE001 - the engine loads its weights whatever happens here
+            watched.error = f"{type(error).__name__}: {error}"
+            return original(self, *args, **kwargs)
         weights, rest = (args[0], args[1:]) if args else (kwargs.pop("weights"), ())
         watched.busy = True
-        watch = LoadWatch(self, probe=watched.first is None)
         try:
             return watch.run(functools.partial(original, self), weights, *rest, **kwargs)
         finally:
