@@ -19,7 +19,14 @@ from tiny_prompts import references
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
 
 
-@pytest.fixture(scope="module", params=list(ALGORITHMS))
+LONG = ("eagle-tree", "plugin")
+"""In `make test-all` alone: what is theirs alone is little, and an engine takes a minute."""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in ALGORITHMS],
+)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AlgorithmRun]:
     """One engine an algorithm, one after the other."""
     name: str = request.param
