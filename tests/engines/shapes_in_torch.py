@@ -240,9 +240,11 @@ def chain_input(ids: Any, nodes: int, **more: Any) -> Any:
 
 
 class DFlash:
-    """The calls of ``dflash_worker_v2.py``, ``forward_batch_generation`` (2336-3014)."""
+    """The calls of ``dflash_worker_v2.py``, ``forward_batch_generation`` (2336-3014).
 
-    speculative_num_steps = 1
+    Neither it nor DSPARK's worker has ``speculative_num_steps``.
+    """
+
     topk = 1
     block = torch.tensor([[21, 22, 23, 24], [31, 32, 33, 34]])
     accepted = torch.tensor([2, 0])

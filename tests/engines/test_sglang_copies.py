@@ -19,8 +19,10 @@ copies = Copies(Counter())
 tokens, tree = torch.arange(6).view(2, 3), torch.arange(6, dtype=torch.int32).view(2, 3)
 one = copies.start([tokens, tree], [3, 3])
 tokens.zero_(); tree.zero_()  # the engine goes on with its buffers
-assert one.block(0) == (torch.arange(6).numpy().tobytes(), 8, 3)
-assert one.block(1) == (torch.arange(6, dtype=torch.int32).numpy().tobytes(), 4, 3)
+assert one.blocks() == [
+    (torch.arange(6).numpy().tobytes(), 8, 3),
+    (torch.arange(6, dtype=torch.int32).numpy().tobytes(), 4, 3),
+]
 assert copies.start([torch.empty(3, device="meta")], [3]) is None  # a device that cannot be copied from
 assert not copies.missed
 print("checked")
@@ -42,10 +44,10 @@ for _ in range(20):
     busy = busy @ busy / 100
 made = tokens + busy[0, 0].long() * 0
 one = copies.start([made], [3])
-assert one.block(0) is None and copies.missed == {module.LATE: 1}, "the device is not done, and nobody waited"
+assert one.block() is None and copies.missed == {module.LATE: 1}, "the device is not done, and nobody waited"
 made.zero_()
 torch.cuda.synchronize()
-assert one.block(0) == (torch.arange(6).numpy().tobytes(), 8, 3), "copied before the engine went on"
+assert one.block() == (torch.arange(6).numpy().tobytes(), 8, 3), "copied before the engine went on"
 # Copies nobody reads give their slots back when they have arrived.
 for _ in range(3 * module.SLOTS):
     assert copies.start([tokens], [3]) is not None

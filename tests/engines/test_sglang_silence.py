@@ -79,6 +79,42 @@ def test_fc_in_a_replayed_graph_follows_from_widths(fed: int, buffer: int, fc_in
     assert one.crossed == [(c.DRAFT_FC, c.TARGET_FED, c.DERIVED)] * runs
 
 
+def test_fc_of_several_layers_is_concluded_once_for_each_that_was_replayed() -> None:
+    one = replayed(384, 384)
+    assert one.extend is not None
+    one.extend.forwards, one.extend.fc_ran = 3, 1
+    assert conclude.fc_runs(one, loaded(), seen=True) is None
+    assert one.crossed == [(c.DRAFT_FC, c.TARGET_FED, c.DERIVED)] * 2
+
+
+def test_a_prefill_of_the_draft_in_a_graph_leaves_no_gap(recorder: Recorder) -> None:
+    """Captured prefill bodies are the default on CUDA: ``forward`` is called, fc's Python is not."""
+    path = Path(recorder, loaded(), Requests(recorder, dp=0, emits=True))
+    path.packing = path.fc = Guard("", (), recorder)
+    batch = SimpleNamespace(
+        forward_mode=SimpleNamespace(is_idle=lambda: False, is_extend=lambda: True),
+        is_extend_in_batch=True,
+        forward_iter=1,
+        extend_lens=[2],
+        reqs=[SimpleNamespace(origin_input_ids=[1, 2], cached_tokens=0)],
+    )
+    path.forward_begins(batch)
+    path.packed(None, None, [None] * 3)
+    states = SimpleNamespace(shape=(2, 384), dtype="torch.bfloat16", device=SimpleNamespace(type="cuda"))
+    token = path.extend_prefill_begins(batch, states)
+    path.draft_ran(None, SimpleNamespace(logits_output=None, can_run_graph=True))
+    path.extend_ended(token, None)
+    path.forward_ended(None, SimpleNamespace(can_run_cuda_graph=True), batch)
+    expected, seen = recorder.ledger.sums()
+    assert not gaps(expected, seen, BOUNDARIES)
+    assert seen[c.DRAFT_FORWARD, c.TARGET_FED, c.GRAPH] == seen[c.DRAFT_FC, c.TARGET_FED, c.DERIVED] == 1
+
+
+def test_an_idle_rank_prefills_without_lengths(recorder: Recorder) -> None:
+    path = Path(recorder, loaded(), Requests(recorder, dp=0, emits=True))
+    assert path.extend_prefill_begins(SimpleNamespace(extend_lens=None), None) == "target"
+
+
 @pytest.mark.parametrize(("captures", "states"), [(True, 3), (False, 0)])
 def test_capture_in_a_replayed_graph_is_concluded(captures: bool, states: int) -> None:
     one = replayed(384, 384)

@@ -20,7 +20,7 @@ PREFILL: Final = "prefill"
 VERIFY: Final = "verify"
 
 Times = Literal["0", "1", "steps", "steps-1", "layers"]
-Condition = Literal["", "fc", "map", "aux"]
+Condition = Literal["", "fc", "map"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,13 @@ class Shape:
     """What an engine was set up with, as far as contracts depend on it.
 
     ``steps`` draft steps a verify step, ``layers`` draft models that run one after the other, ``fc``: the
-    draft has a projection module, ``map``: draft ids are mapped to the target's, ``aux``: the draft was
-    made for aux hidden states.
+    draft has a projection module, ``map``: draft ids are mapped to the target's.
     """
 
     steps: int
     layers: int = 1
     fc: bool = False
     map: bool = False
-    aux: bool = True
 
     def times(self, times: Times) -> int:
         """Return the number that a clause names."""
@@ -45,7 +43,7 @@ class Shape:
 
     def holds(self, condition: Condition) -> bool:
         """Say whether a clause applies."""
-        return {"": True, "fc": self.fc, "map": self.map, "aux": self.aux}[condition]
+        return {"": True, "fc": self.fc, "map": self.map}[condition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ CONTRACTS: Final[Mapping[str, tuple[Clause, ...]]] = MappingProxyType(
         # Its first token comes from the draft extend before, the others from self-fed forwards. fc
         # projects the target's aux hidden states, so it has nothing to do on a self-fed pass.
         "EAGLE3": (
-            Clause(c.AUX_CAPTURE, c.NO_SOURCE, "1", "1", "aux"),
+            Clause(c.AUX_CAPTURE, c.NO_SOURCE, "1", "1"),
             *_EXTENDED,
             Clause(c.DRAFT_FC, c.TARGET_FED, "1", "1", "fc"),
             _SELF_FED,

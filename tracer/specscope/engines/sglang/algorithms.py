@@ -46,7 +46,7 @@ def unreachable(loaded: Loaded) -> dict[str, str]:
             found[boundary] = {
                 c.DRAFT_FC: f"the draft {draft} has no fc",
                 c.DRAFT_MAP: "the draft has the target's vocabulary and needs no map",
-            }.get(boundary, "the draft was not made for it")
+            }[boundary]
     return found
 
 
@@ -152,6 +152,7 @@ def _draft_hooks(loaded: Loaded, path: Path, own: tuple[str, ...]) -> list[Hook]
     runners = (getattr(draft, name, None) for name in GRAPH_RUNNERS)
     kinds: set[Any] = {type(runner) for runner in runners if runner is not None}
     for kind in kinds:
-        parameters = ("self", "forward_batch")
-        found.append(Hook(kind, "execute", parameters, (c.DRAFT_FORWARD,), after=path.graph_replayed))
+        # That of several layers replays one after the other (``multi_layer_eagle_worker_v2.py``).
+        runs, takes = ("execute", "forward_batch") if hasattr(kind, "execute") else ("replay", "step")
+        found.append(Hook(kind, runs, ("self", takes), (c.DRAFT_FORWARD,), after=path.graph_replayed))
     return found

@@ -54,8 +54,9 @@ def verify_batch(
     drafted = one.drafted
     if drafted is None:
         raise ValueError("a verify step without drafts")
-    blocks = drafted.blocks
-    tree = blocks is not None and not drafted.chain
+    drafts, first_child, next_sibling = [
+        *(() if drafted.blocks is None else drafted.blocks.blocks()), None, None, None,
+    ][:3]  # fmt: skip
     bonus: int = result.num_non_draft_tokens_per_req
     return VerifyBatch(
         t_ns=one.t_ns,
@@ -73,12 +74,12 @@ def verify_batch(
         expected=counts.expected,
         crossed=counts.crossed,
         over=ended,
-        drafts=None if blocks is None else blocks.block(0),
-        first_child=blocks.block(1) if blocks is not None and tree else None,
-        next_sibling=blocks.block(2) if blocks is not None and tree else None,
+        drafts=drafts,
+        first_child=first_child,
+        next_sibling=next_sibling,
         committed=_committed(result),
         lead=bonus - 1,
-        free=None if one.free is None else one.free.block(0),
+        free=None if one.free is None else one.free.block(),
         padding=padding,
         confidence=None if one.confidence is None else one.confidence.reals(),
         view=None if one.view is None else one.view.reals(),

@@ -41,6 +41,7 @@ def fc_runs(one: Pass, loaded: Loaded, *, seen: bool) -> int | None:
         return extend.fc_ran
     reaches = extend.buffer_width in (None, extend.fed_width)
     runs = not loaded.eagle3 or (extend.fed_width == fc_in and fc_in != loaded.fc_out)
-    if extend.fc_ran == 0 and reaches and runs:
-        one.cross((c.DRAFT_FC, c.TARGET_FED, c.DERIVED))
+    if reaches and runs:
+        # Once for each forward, of which some may have been seen.
+        one.cross((c.DRAFT_FC, c.TARGET_FED, c.DERIVED), max(0, max(1, extend.forwards) - extend.fc_ran))
     return None

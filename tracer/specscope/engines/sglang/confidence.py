@@ -48,7 +48,8 @@ def view(
     else:
         child = first_child.gather(1, local[:, None]).squeeze(1).long()
     refused = child >= 0
-    token = tokens.gather(1, child.clamp(min=0)[:, None]).long()
+    # Indices are bounded everywhere: one that is not ends the engine's device, not only this hook.
+    token = tokens.gather(1, child.clamp(min=0)[:, None]).long().clamp(0, target_logits.shape[1] - 1)
     own = target_logits.gather(1, token)
     rank = (target_logits > own).sum(dim=-1).float()
     probability = (own.squeeze(1) - target_logits.logsumexp(dim=-1)).exp()
@@ -56,11 +57,13 @@ def view(
     doubt = nothing
     if drafts:
         chosen = target_logits.argmax(dim=-1)
-        ids = chosen if to_draft is None else to_draft[chosen]
+        ids = chosen if to_draft is None else to_draft[chosen.clamp(max=to_draft.shape[0] - 1)]
         every = torch.stack(list(drafts))
-        each = every.gather(2, ids.clamp(min=0)[None, :, None].expand(len(drafts), -1, 1)).squeeze(2)
+        # A draft of its own (STANDALONE) may have fewer tokens than the target, and no map.
+        last = every.shape[2] - 1
+        each = every.gather(2, ids.clamp(0, last)[None, :, None].expand(len(drafts), -1, 1)).squeeze(2)
         each = (each - every.logsumexp(dim=-1)).exp()
         position = accepted.clamp(max=len(drafts) - 1)
         doubt = each.gather(0, position[None, :]).squeeze(0)
-        doubt = torch.where((ids >= 0) & (accepted < len(drafts)), doubt, nothing)
+        doubt = torch.where((ids >= 0) & (ids <= last) & (accepted < len(drafts)), doubt, nothing)
     return torch.where(refused, torch.stack((rank, probability, doubt)), nothing)

@@ -79,10 +79,13 @@ class Copy:
         """Say whether the device is done with the slot. Never waits."""
         return bool(self._arrived.query())
 
-    def block(self, index: int) -> Block | None:
-        """Return a tensor of whole numbers as a record has them."""
-        parts = self.ready()
-        return None if parts is None else (parts[index].data, parts[index].size, parts[index].width)
+    def blocks(self) -> list[Block]:
+        """Return the tensors of whole numbers as a record has them, none where they are not there."""
+        return [(part.data, part.size, part.width) for part in self.ready() or ()]
+
+    def block(self) -> Block | None:
+        """Return the only tensor, of whole numbers, as a record has it."""
+        return next(iter(self.blocks()), None)
 
     def reals(self) -> Reals | None:
         """Return the only tensor, of real numbers, as a record has them."""
@@ -156,10 +159,11 @@ class Copies:
 
     def _slot(self, torch: Any) -> Any:
         if self._stream is None:
-            self._stream = torch.cuda.Stream()
-            self._free.extend(
-                torch.empty(SLOT_BYTES, dtype=torch.uint8, pin_memory=True) for _ in range(SLOTS)
-            )
+            # torch hands streams out in turn from a small pool for each priority: of the engine's own, which
+            # have another one, none is ours too.
+            self._stream = torch.cuda.Stream(priority=-1)
+            # One piece: pinning memory may wait for the device.
+            self._free.extend(torch.empty((SLOTS, SLOT_BYTES), dtype=torch.uint8, pin_memory=True).unbind())
         if self._free:
             return self._free.pop()
         # The oldest is several steps old: its step was committed without it, or never will be.

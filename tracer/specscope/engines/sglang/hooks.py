@@ -52,9 +52,15 @@ class Hook:
 class Guard:
     """Runs the callbacks of one hook, and stops running them when they keep failing."""
 
-    def __init__(self, name: str, boundaries: tuple[str, ...], recorder: Recorder) -> None:
-        """Guard the hook ``name``, on which the observation of ``boundaries`` depends."""
+    def __init__(
+        self, name: str, boundaries: tuple[str, ...], recorder: Recorder, *, within: bool = False
+    ) -> None:
+        """Guard the hook ``name``, on which the observation of ``boundaries`` depends.
+
+        ``within``: it runs inside the callback of another hook, which counts its time.
+        """
         self.name = name
+        self._counts_time = not within
         self.boundaries = boundaries
         self.armed = True
         self.sound = True
@@ -72,7 +78,8 @@ class Guard:
             self.failed(error)
             return FAILED
         finally:
-            self.recorder.add_engine_time(time.perf_counter_ns() - began)
+            if self._counts_time:
+                self.recorder.add_engine_time(time.perf_counter_ns() - began)
 
     def disarm(self, reason: str) -> None:
         """Stop this hook and note in the ledger that its boundaries cannot be seen any more."""

@@ -68,8 +68,13 @@ class Loaded:
 
     @property
     def target_captures(self) -> bool:
-        """Say whether the target model is set to hand over aux hidden states."""
-        return bool(getattr(self.target_runner.model, "capture_aux_hidden_states", False))
+        """Say whether the target model is set to hand over aux hidden states.
+
+        Multimodal ones set their language model (``mllama4.py``, ``kimi_k25.py``, ``gemma3_mm.py``).
+        """
+        model = self.target_runner.model
+        owners = (model, getattr(model, "language_model", None))
+        return any(bool(getattr(owner, "capture_aux_hidden_states", False)) for owner in owners)
 
     @property
     def map_present(self) -> bool:

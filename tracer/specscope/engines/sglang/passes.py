@@ -40,6 +40,8 @@ class Extend:
     done: bool = False
     graph: bool = False
     buffer_width: int | None = None
+    forwards: int = 0
+    """Runs of a draft model, replayed ones included."""
     fc_ran: int = 0
     logits: Any = None
     """The engine's logits output of the draft's forward; its rows are those of the batch once it is done."""

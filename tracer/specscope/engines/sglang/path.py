@@ -39,8 +39,6 @@ CAPTURED: Final = (c.AUX_CAPTURE, c.NO_SOURCE, c.EAGER)
 PROPOSED: Final = (c.DRAFT_PROPOSE, c.NO_SOURCE, c.EAGER)
 PROPOSED_SEEN: Final = (c.DRAFT_PROPOSE, c.NO_SOURCE, c.DERIVED)
 MAPPED: Final = (c.DRAFT_MAP, c.NO_SOURCE, c.DERIVED)
-TARGET_FED: Final = (c.DRAFT_FORWARD, c.TARGET_FED, c.EAGER)
-SELF_FED: Final = (c.DRAFT_FORWARD, c.SELF_FED, c.EAGER)
 FC_TARGET_FED: Final = (c.DRAFT_FC, c.TARGET_FED, c.EAGER)
 FC_SELF_FED: Final = (c.DRAFT_FC, c.SELF_FED, c.EAGER)
 COMMITTED: Final = (c.ENGINE_COMMIT, c.NO_SOURCE, c.EAGER)
@@ -60,11 +58,11 @@ class Path:
         self._waiting: deque[Pass] = deque()
         self._counting = passes.Counting()
         self._shape = loaded.shape()
-        self._told_steps: Any = loaded.worker.speculative_num_steps
+        self._told_steps = self._num_steps()
         self._batch: tuple[list[Any], tuple[str, ...], tuple[int, ...]] = ([], (), ())
         self._padding = PADDING.get(loaded.algorithm)
         self._takes_drafts = loaded.emits or recorder.ranks is not None
-        self._statistics = Guard("hidden_statistics", (), recorder)
+        self._statistics = Guard("hidden_statistics", (), recorder, within=True)
         self._statistics.armed = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
         self.copies = Copies(recorder.missed)
         self.sampling = Sampling(recorder, loaded, self.copies)
@@ -86,7 +84,7 @@ class Path:
         reqs: list[Any] = batch.reqs
         if mode.is_idle() or not reqs:
             return
-        prefill = mode.is_extend() or batch.is_extend_in_batch
+        prefill = mode.is_extend()
         known, uids, prompt = self._batch
         if known != reqs:  # the same requests as in the step before, mostly
             uids = uids_of(reqs)
@@ -163,12 +161,18 @@ class Path:
         one = self._now
         if one is None:
             return
+        # Of a prefill the body of the model, fc included, is a replayed graph by default on CUDA devices
+        # (``default_prefill_backend``, ``init_prefill_cuda_graph(force_for_draft_worker=True)``).
+        graph = bool(getattr(result, "can_run_graph", False))
+        mode = c.GRAPH if graph else c.EAGER
         if one.inside == passes.IN_EXTEND:
-            one.cross(TARGET_FED)
+            one.cross((c.DRAFT_FORWARD, c.TARGET_FED, mode))
             if one.extend is not None:
+                one.extend.forwards += 1
+                one.extend.graph |= graph
                 one.extend.logits = result.logits_output
         else:
-            one.cross(SELF_FED)
+            one.cross((c.DRAFT_FORWARD, c.SELF_FED, mode))
             if one.sampled:
                 self.sampling.forwarded(one, result.logits_output.next_token_logits)
 
@@ -184,13 +188,15 @@ class Path:
             one.cross(FC_SELF_FED)
 
     def graph_replayed(self, _token: Any, result: Any, runner: Any, *_args: Any, **_kwargs: Any) -> None:
-        """After ``execute`` of one of the draft's CUDA graph runners."""
+        """After ``execute`` (of several layers: ``replay``) of one of the draft's CUDA graph runners."""
         one = self._now
         if one is None:
             return
         if one.inside == passes.IN_EXTEND and one.extend is not None:
             one.extend.graph = True
-            one.extend.logits = result
+            one.extend.forwards += 1
+            # That of several layers returns what was selected beside its logits.
+            one.extend.logits = None if isinstance(result, tuple) else result
             states = getattr(getattr(runner, "buffers", None), "hidden_states", None)
             one.extend.buffer_width = None if states is None else int(states.shape[-1])
             one.cross((c.DRAFT_FORWARD, c.TARGET_FED, c.GRAPH))
@@ -208,7 +214,8 @@ class Path:
         self, batch: Any, target_hidden_states: Any, *_args: Any, **_kwargs: Any
     ) -> str:
         """Before ``_draft_extend_for_prefill``: states are [tokens, width], ``None`` for STANDALONE."""
-        lengths: list[int] = list(batch.extend_lens)
+        # An idle rank of data-parallel attention comes here too, and has no lengths at all.
+        lengths: list[int] = [] if self._now is None else list(batch.extend_lens)
         starts = list(accumulate(lengths, initial=0))[:-1]
         return self._extend_begins(target_hidden_states, starts, lengths)
 
@@ -390,8 +397,12 @@ class Path:
         outer, one.inside = one.inside, inside
         return outer
 
+    def _num_steps(self) -> Any:
+        """Draft steps as they stand; the workers of DFLASH and DSPARK do not have the attribute."""
+        return getattr(self._loaded.worker, "speculative_num_steps", None)
+
     def _agreed(self) -> Contract:
-        steps = self._loaded.worker.speculative_num_steps
+        steps = self._num_steps()
         if steps != self._told_steps:
             self._told_steps, self._shape = steps, self._loaded.shape()
         return contract(self._loaded.algorithm, self._shape)

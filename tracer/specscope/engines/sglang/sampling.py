@@ -45,9 +45,9 @@ class Sampling:
         self._to_draft: Any = None
         self._verified: Logits | None = None
         self._prefilled: deque[Logits] = deque(maxlen=PREFILLS)
-        self._confidence = Guard("draft_confidence", (), recorder)
-        self._view = Guard("target_view", (), recorder)
-        self._grammar = Guard("before_grammar", (), recorder)
+        self._confidence = Guard("draft_confidence", (), recorder, within=True)
+        self._view = Guard("target_view", (), recorder, within=True)
+        self._grammar = Guard("before_grammar", (), recorder, within=True)
         on = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
         for guard in (self._confidence, self._view, self._grammar):
             guard.armed = on
@@ -96,18 +96,26 @@ class Sampling:
         one.drafts.append(picked.to(_float32(), copy=True))
 
     def _of_proposal(self, one: Pass) -> None:
-        found = confidence.of(_torch().stack(one.drafts))
+        # One position after the other: the reductions take several times the logits' memory.
+        found = _torch().cat([confidence.of(logits[None]) for logits in one.drafts], dim=2)
         one.confidence = self._spread(found, one, (2, len(one.uids), len(one.drafts)))
 
     def _of_extend(self, one: Pass, extend: Extend, logits_output: Any) -> None:
         logits = logits_output.next_token_logits
         rows = len(one.uids)
-        if logits.shape[0] != rows:
+        # A prefill is told at once: what a device has to bring for it would always be late.
+        tells = one.kind == VERIFY or logits.device.type == "cpu"
+        # Where the other positions run in a graph, theirs are never at hand, and one alone is of no use.
+        keeps = getattr(self._loaded.draft_worker, "cuda_graph_runner", None) is None
+        if logits.shape[0] != rows or not (tells or keeps):
             return
         taken = self.rows(one.step + 1, rows)
         picked = logits[taken].to(_float32(), copy=True)
-        found = confidence.of(picked[None]).squeeze(2)
-        extend.confidence = self._spread(found, one, (2, rows), taken)
+        if tells:
+            found = confidence.of(picked[None]).squeeze(2)
+            extend.confidence = self._spread(found, one, (2, rows), taken)
+        if not keeps:
+            return
         kept = (one.reqs[taken], picked)
         if one.kind == VERIFY:
             self._verified = kept
@@ -171,9 +179,11 @@ class Sampling:
         if hot is not None and self._to_draft is None:
             torch = _torch()
             vocab = self._loaded.target_runner.model_config.vocab_size
-            made = torch.full((vocab,), -1, dtype=torch.long, device=hot.device)
-            made[hot.long()] = torch.arange(hot.numel(), device=hot.device)
-            self._to_draft = made
+            # A damaged map may name any id; those that are none go to a place of their own.
+            ids = torch.where((hot >= 0) & (hot < vocab), hot, vocab).long()
+            made = torch.full((vocab + 1,), -1, dtype=torch.long, device=hot.device)
+            made[ids] = torch.arange(hot.numel(), device=hot.device)
+            self._to_draft = made[:vocab]
         return self._to_draft
 
 
