@@ -275,3 +275,12 @@ def test_config_is_cleaned_of_what_databases_refuse() -> None:
     text = r'{"a\u0000": "x\u0000\ud800", "b": [1e999, NaN, 3]}'
     [batch], _ = traces.batches_of(otlp.traces(otlp.engine_span(**{c.ENGINE_CONFIG: text})))
     assert batch.engines[0].config == {"a\ufffd": "x\ufffd?", "b": ["inf", "nan", 3]}
+
+
+def test_of_a_rank_blob_only_our_columns_are_kept() -> None:
+    told = {"step": [1, 2], "proposals": [3, None], "accepts": [None, 4], "junk": ["x" * 100_000] * 2}
+    blob: dict[str, Any] = {c.RANKS_STEPS: columns.encode(told, codec=0)}
+    [batch], _ = traces.batches_of(otlp.traces(otlp.rank_span([1], **blob)))
+    [report] = batch.ranks
+    assert len(report.sums) < 1000
+    assert chunks.unpack_ranks(report.sums) == [(1, 3, None), (2, None, 4)]

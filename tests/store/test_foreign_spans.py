@@ -46,3 +46,12 @@ def test_of_a_workspace_the_last_received_are_kept(
         store.write([batch, SpanBatch("second", (facts.span(0),))], facts.ago(age))
     kept = [(row[0], row[1]) for row in dump(store_url)["span"]]
     assert kept == [*(("default", f"trace-{age:02}") for age in range(1, 11)), ("second", "trace-u0")]
+
+
+def test_an_export_of_more_than_is_kept_leaves_as_many_as_may_be(
+    store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, "OF_WORKSPACE", 10)
+    several = tuple(facts.span(0, trace=f"trace-{number:02}") for number in range(25))
+    store.write([SpanBatch("default", several)], facts.NOW)
+    assert [row[1] for row in dump(store_url)["span"]] == [f"trace-{number:02}" for number in range(15, 25)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from specscope_server.web.confidence import Position, Side, confidence
+from specscope_server.web.confidence import MAX_POSITIONS, Position, Side, confidence
 
 STEPS: list[dict[str, Any]] = [
     {
@@ -66,3 +66,9 @@ def test_facts_say_of_how_many_drafts_they_are() -> None:
 
 def test_nothing_recorded_is_nothing_said() -> None:
     assert confidence([{"accepted": 1, "drafted_depth": 2}]) is None
+
+
+def test_a_list_of_a_million_is_cut() -> None:
+    found = confidence([{"accepted": 0, "draft_top1": [5000] * 1_000_000}])
+    assert found is not None
+    assert len(found.positions) == MAX_POSITIONS

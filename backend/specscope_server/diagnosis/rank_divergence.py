@@ -62,6 +62,8 @@ def not_comparable(group: RankEvidence) -> str:
         return f"{heard} of {group.size} ranks heard (rank {names}), so not all could be compared"
     if not group.compared:
         return f"{heard} of {group.size} ranks heard, but no step was told by two of them yet"
+    if group.alone > group.compared:
+        return f"only {group.compared} steps were told by all ranks, {group.alone} by some alone"
     return ""
 
 

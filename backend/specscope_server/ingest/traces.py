@@ -182,7 +182,8 @@ def _ranks(span: Span, attributes: Attributes, found: Spans) -> None:
     blob = attributes.data(c.RANKS_STEPS, MAX_BLOB)
     if blob is None:
         raise Invalid(f"{c.RANKS_STEPS} is missing")
-    steps = [step for step, _, _ in chunks.unpack_ranks(blob)]
+    rows = chunks.unpack_ranks(blob)
+    steps = [step for step, _, _ in rows]
     if not steps or max(steps) > MAX_COUNT:
         raise Invalid(f"{c.RANKS_STEPS} has no step, or one beyond {MAX_COUNT}")
     found.ranks.append(
@@ -191,7 +192,7 @@ def _ranks(span: Span, attributes: Attributes, found: Spans) -> None:
             last_step=max(steps),
             size=attributes.required(c.RANKS_SIZE, MAX_RANKS, low=2),
             event_ns=time_ns(span.start_time_unix_nano, "the span's start"),
-            sums=blob,
+            sums=chunks.pack_ranks(*zip(*rows, strict=True)),  # ours alone: a blob may hold more columns
         )
     )
 
@@ -280,12 +281,12 @@ def _engine_counts(attributes: Attributes) -> EngineCounts | None:
 
     A tracer leaves its totals out where it did not see every step: then there is nothing to compare with.
     """
-    steps = attributes.integer(c.REQUEST_ENGINE_STEPS, MAX_COUNT)
-    accepted = attributes.integer(c.REQUEST_ENGINE_ACCEPTED, MAX_COUNT)
+    steps = attributes.integer(c.REQUEST_ENGINE_STEPS, MAX_STEP_COUNT)
+    accepted = attributes.integer(c.REQUEST_ENGINE_ACCEPTED, MAX_STEP_COUNT)
     whole = attributes.integer(c.REQUEST_VERIFY_STEPS, MAX_COUNT) is not None
     return EngineCounts(steps, accepted) if whole and steps is not None and accepted is not None else None
 
 
 def _total(attributes: Attributes, name: str) -> int:
     """Return a running total; one that is not told adds nothing, since the store keeps the largest."""
-    return attributes.integer(name, MAX_COUNT) or 0
+    return attributes.integer(name, MAX_STEP_COUNT) or 0

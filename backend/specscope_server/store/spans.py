@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, and_, delete, or_, select
+from sqlalchemy import Connection, and_, delete, func, or_, select, tuple_
 
 from specscope_server.store import schema
 from specscope_server.store.model import ForeignSpan
@@ -14,15 +14,18 @@ from specscope_server.store.rows import Row
 OF_TRACE: Final = 500
 """Spans kept of one trace, those that start first. SGLang makes one a decode step at its finest level."""
 OF_WORKSPACE: Final = 50_000
-"""Spans kept of a workspace, those received last: about 50 MB. Whose trace has no request here they go
-like the others; a tool that sends all its traces here only shortens the time."""
+"""Spans kept of a workspace, those received last: some 50 MB as SGLang sends them, ten times that at most.
+Whose trace has no request here they go like the others; a tool that sends all its traces here only shortens
+the time."""
+_AT_ONCE: Final = 500
+"""Traces counted with one query: an export may hold hundreds of thousands."""
 _T = schema.span.c
 
 
 def forget(connection: Connection, rows: Iterable[Row]) -> None:
     """Delete what is beyond the bounds in the traces and workspaces that these rows are of."""
     traces = sorted({(row["workspace"], row["trace_id"]) for row in rows})
-    for workspace, trace_id in traces:
+    for workspace, trace_id in _too_long(connection, traces):
         mine = and_(_T.workspace == workspace, _T.trace_id == trace_id)
         last = connection.execute(
             select(_T.start_ns, _T.span_id)
@@ -39,14 +42,31 @@ def forget(connection: Connection, rows: Iterable[Row]) -> None:
     for workspace in sorted({workspace for workspace, _ in traces}):
         mine = _T.workspace == workspace
         oldest = connection.execute(
-            select(_T.received_ns)
+            select(_T.received_ns, _T.trace_id, _T.span_id)
             .where(mine)
             .order_by(_T.received_ns.desc(), _T.trace_id.desc(), _T.span_id.desc())
             .offset(OF_WORKSPACE)
             .limit(1)
-        ).scalar_one_or_none()
+        ).first()
         if oldest is not None:
-            connection.execute(delete(schema.span).where(mine, _T.received_ns <= oldest))
+            # By the whole order: one export, received at one time, may hold more than is kept.
+            beyond = tuple_(_T.received_ns, _T.trace_id, _T.span_id) <= tuple_(*oldest)
+            connection.execute(delete(schema.span).where(mine, beyond))
+
+
+def _too_long(connection: Connection, traces: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the traces that hold more than is kept of one."""
+    for start in range(0, len(traces), _AT_ONCE):
+        part = traces[start : start + _AT_ONCE]
+        for workspace in sorted({name for name, _ in part}):
+            ids = [trace_id for name, trace_id in part if name == workspace]
+            found = connection.execute(
+                select(_T.trace_id)
+                .where(_T.workspace == workspace, _T.trace_id.in_(ids))
+                .group_by(_T.trace_id)
+                .having(func.count() > OF_TRACE)
+            ).scalars()
+            yield from [(workspace, trace_id) for trace_id in found]
 
 
 def spans_of_trace(connection: Connection, workspace: str, trace_id: str) -> tuple[ForeignSpan, ...]:

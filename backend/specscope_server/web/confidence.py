@@ -14,6 +14,9 @@ PARTS: Final = 10_000
 """Probabilities are told in 1/10000, entropies in 1/1000 nat (docs/reference/wire.md)."""
 MILLI: Final = 1_000
 
+MAX_POSITIONS: Final = 256
+"""Positions shown at most: the list comes from an engine, and a packed one may be a million long."""
+
 Values = Mapping[str, Any]
 
 
@@ -52,7 +55,7 @@ def confidence(steps: Sequence[Values]) -> Confidence | None:
     grammar = [one for one in steps if one.get("accepted_free") is not None]
     if not (told or refused or labelled or grammar):
         return None
-    deepest = max((len(one["draft_top1"]) for one in told), default=0)
+    deepest = min(MAX_POSITIONS, max((len(one["draft_top1"]) for one in told), default=0))
     return Confidence(
         steps=len(told),
         positions=tuple(_position(told, number) for number in range(1, deepest + 1)),
@@ -95,7 +98,8 @@ def _refused(steps: Sequence[Values]) -> list[Stat]:
 
 
 def _mean(steps: Sequence[Values], name: str) -> str:
-    known = [float(one[name]) for one in steps if one.get(name) is not None]
+    told = [float(one[name]) for one in steps if one.get(name) is not None]
+    known = [one for one in told if 0 <= one <= 1]  # an engine may send anything, NaN too
     return f.significant(mean(known)) if known else f.DASH
 
 

@@ -48,6 +48,10 @@ TOKEN_LISTS: Final[Mapping[str, str]] = {
 """Lists that a step has at detail level ``tokens``; parents and path are indices of drafts, -1 the root."""
 
 
+MAX_DRAWN: Final = 256
+"""Tokens of one verify step that a bar shows at most; no draft is that deep."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepRow:
     """One verify step for the table. ``after_s`` is the time since the first step shown."""
@@ -121,7 +125,8 @@ def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | N
     # Overshoot steps ran after the request had ended and are in no total: the table alone shows them.
     counted = [r for r in rows if not r.values.get("overshoot")]
     bars = [
-        VerifyBar(r.number, int(r.values.get("drafted_depth") or 0), r.accepted, r.bonus) for r in counted
+        VerifyBar(r.number, _drawn(r.values.get("drafted_depth") or 0), _drawn(r.accepted), _drawn(r.bonus))
+        for r in counted
     ]
     end = min(first + STEPS_SHOWN, detail.steps_total)
     whole = len(rows) >= detail.steps_total
@@ -149,6 +154,11 @@ def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | N
         no_steps=_why_no_steps(request),
         trace=trace(request, detail.spans),
     )
+
+
+def _drawn(tokens: int) -> int:
+    """Return a height that can be drawn, whatever an engine told; the table has the number itself."""
+    return max(0, min(int(tokens), MAX_DRAWN))
 
 
 def _recorded_in(rows: Sequence[StepRow], names: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

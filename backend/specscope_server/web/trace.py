@@ -53,6 +53,7 @@ class _Node:
 
 def trace(request: RequestRow, spans: Sequence[ForeignSpan]) -> Trace:
     """Return the trace of a request, our own span put among the others by its parent."""
+    own_id = f"{identity.request_span_id(request.uid):016x}"
     nodes = [
         _Node(
             span.span_id,
@@ -66,9 +67,10 @@ def trace(request: RequestRow, spans: Sequence[ForeignSpan]) -> Trace:
             attributes=", ".join(f"{name}={value}" for name, value in span.attributes.items()),
         )
         for span in spans
+        if span.span_id != own_id  # an id that is ours already: ours must not vanish behind it
     ]
     mine = _Node(
-        f"{identity.request_span_id(request.uid):016x}",
+        own_id,
         request.parent_span_id,
         to_ns(request.arrival),
         None if request.end is None else to_ns(request.end),

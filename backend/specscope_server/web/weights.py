@@ -33,6 +33,12 @@ _TOLD: Final = ("how", "lora_name", "model_path", "selector", "weight_version")
 _NAMES: Final = 5
 """Names of a list that stand in a sentence."""
 
+MAX_ROWS: Final = 2_000
+"""Rows of one list that are shown: the document may hold 80,000 empty ones."""
+MAX_DRAFTS: Final = 16
+MAX_NUMBER: Final = 10**15
+"""Largest count or duration that is shown; what is larger, or below 0, is nothing an engine counted."""
+
 Document = Mapping[str, Any]
 
 
@@ -74,6 +80,10 @@ class DraftView:
     oddities: tuple[OddityLine, ...]
     tensors: tuple[TensorLine, ...]
     left_out: int
+    lost: int
+    """Tensors that are not, or not wholly, from a checkpoint."""
+    whole: bool
+    """It was told what was loaded and what was left over: without that nothing can be called complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +125,10 @@ class WeightsView:
 def build(row: EngineRow) -> WeightsView:
     """Return the section of an engine."""
     told = _mapping(row.config.get("weights"))
-    drafts = tuple(_draft(one) for one in _mappings(told.get("drafts")))
-    found = tuple(_differences(_mappings(row.config.get("differences"))))
+    drafts = tuple(_draft(one) for one in _mappings(told.get("drafts"))[:MAX_DRAFTS])
+    found = tuple(_differences(_mappings(row.config.get("differences"))[:MAX_ROWS]))
     checks = sum(1 for draft in drafts for one in draft.oddities if one.tone == "bad")
+    checks = checks or sum(draft.lost for draft in drafts)
     checks += sum(1 for one in found if one.tone == "bad")
     return WeightsView(
         none=_none(told, drafts, row.speculation),
@@ -144,7 +155,7 @@ def _none(told: Document, drafts: Sequence[DraftView], speculation: bool | None)
 def _tone(drafts: Sequence[DraftView], checks: int) -> str:
     if checks:
         return "bad"
-    return "lost" if not drafts or any(draft.unseen for draft in drafts) else "ok"
+    return "lost" if not drafts or not all(draft.whole for draft in drafts) else "ok"
 
 
 def _summary(drafts: Sequence[DraftView], checks: int) -> str:
@@ -152,12 +163,17 @@ def _summary(drafts: Sequence[DraftView], checks: int) -> str:
         return f"{checks} to check"
     if not drafts:
         return "nothing told"
-    return "load not observed" if any(draft.unseen for draft in drafts) else "nothing missing, nothing unused"
+    if any(draft.unseen for draft in drafts):
+        return "load not observed"
+    return "nothing missing, nothing unused" if all(draft.whole for draft in drafts) else "load not told"
 
 
 def _draft(told: Document) -> DraftView:
+    tensors = _mappings(told.get("tensors"))
     names, statuses = _mapping(told.get("names")), _mapping(told.get("statuses"))
     observed = told.get("observed") is True
+    lost = sum(_whole(number) for name, number in statuses.items() if _STATUS_TONES.get(name) == "bad")
+    whole = observed and all(_count(names.get(name)) != DASH for name in ("all", "loaded", "unused_count"))
     sentences: list[str] = []
     if observed:
         own = told.get("own_checkpoint") is not False
@@ -182,10 +198,12 @@ def _draft(told: Document) -> DraftView:
         unseen="" if observed else _text(told.get("reason")) or "no reason given",
         oddities=tuple(
             OddityLine(_level(one), _text(one.get("kind")), _text(one.get("name")), _text(one.get("text")))
-            for one in _mappings(told.get("oddities"))
+            for one in _mappings(told.get("oddities"))[:MAX_ROWS]
         ),
-        tensors=tuple(_tensor(one) for one in _mappings(told.get("tensors"))),
-        left_out=_whole(told.get("tensors_left_out")),
+        tensors=tuple(_tensor(one) for one in tensors[:MAX_ROWS]),
+        left_out=_whole(told.get("tensors_left_out")) + len(tensors[MAX_ROWS:]),
+        lost=lost,
+        whole=whole,
     )
 
 
@@ -248,7 +266,7 @@ def _event_text(detail: Document) -> str:
         parts.append(_list(detail.get("tags")))
     if detail.get("success") is False:
         parts.append(f"failed: {_text(detail.get('message')) or 'no reason given'}")
-    if "changed_count" in detail:
+    if _count(detail.get("changed_count")) != DASH:
         number = _whole(detail.get("changed_count"))
         names = f": {_list(detail.get('changed'))}" if number else ""
         parts.append(f"{number:,} of the tensors read changed{names}")
@@ -256,7 +274,7 @@ def _event_text(detail: Document) -> str:
         if _whole(load.get("unused_count")):
             parts.append(f"offered to the draft and not used: {_list(load.get('unused'))}")
     took = detail.get("seconds")
-    if isinstance(took, float | int) and not isinstance(took, bool):
+    if isinstance(took, float | int) and not isinstance(took, bool) and 0 <= took <= MAX_NUMBER:
         parts.append(f"took {seconds(float(took))}")
     return "; ".join(parts)
 
@@ -286,15 +304,18 @@ def _shown(value: object) -> str:
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER else 0
 
 
 def _count(value: object) -> str:
-    return count(value) if isinstance(value, int) and not isinstance(value, bool) else DASH
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER
+    return count(cast("int", value)) if known else DASH
 
 
 def _number(value: object) -> str:
-    return significant(value) if isinstance(value, float | int) and not isinstance(value, bool) else DASH
+    if isinstance(value, int) and (isinstance(value, bool) or abs(value) > MAX_NUMBER):
+        return DASH  # a whole number in JSON may have thousands of digits, more than a float takes
+    return significant(value) if isinstance(value, float | int) else DASH
 
 
 def _list(value: object) -> str:
