@@ -18,7 +18,8 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> ChainRun:
     folder = tmp_path_factory.mktemp("chain")
     with Server(folder, speculation(CHAIN), traced(receiver)) as server:
         at_start = receiver.wait(
-            "the warm-up", lambda t: t.metric("spec_decode.requests", kind="warmup") == 1
+            "the warm-up, counted and told",
+            lambda t: t.metric("spec_decode.requests", kind="warmup") == 1 and len(t.requests) == 1,
         )
         for _ in range(3):
             assert server.get("/health_generate") == 200

@@ -77,6 +77,7 @@ def test_each_silence_of_one_engine_has_its_own_answer(tmp_path: Path) -> None:
         assert shown["requests"] == {"health_check": 3, "user": 11}
 
 
+@pytest.mark.slow
 def test_speculation_off_is_said_as_that(tmp_path: Path) -> None:
     with specscope(tmp_path) as live, Server(tmp_path, [], traced(live)) as server:
         ask(server, 2)
@@ -151,6 +152,7 @@ def register():
 '''
 
 
+@pytest.mark.slow
 def test_an_engine_that_was_changed_is_not_observable_and_says_why(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": str(plant(tmp_path, "changed", CHANGED))}
     with (
@@ -170,6 +172,7 @@ def test_an_engine_that_was_changed_is_not_observable_and_says_why(tmp_path: Pat
         assert why in shown["unknown"]["totals_differ"]
 
 
+@pytest.mark.slow
 def test_a_tracer_that_lost_its_records_says_so(tmp_path: Path) -> None:
     """A queue of one: nearly every step is pushed out by the next record; the ledger is not."""
     with (
