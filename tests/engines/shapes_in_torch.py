@@ -9,13 +9,12 @@ Prints a JSON object: the traceback of each check, empty where it passed.
 from __future__ import annotations
 
 import importlib
-import json
 import sys
-import traceback
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from check_report import report
 from specscope import convention as c
 from specscope import expand
 from specscope.engines.sglang import install, loaded
@@ -641,18 +640,5 @@ CHECKS: tuple[Callable[[], None], ...] = (
 )
 
 
-def main() -> None:
-    """Run all checks."""
-    told: dict[str, str] = {}
-    for check in CHECKS:
-        try:
-            check()
-        except Exception:
-            told[check.__name__] = traceback.format_exc()
-        else:
-            told[check.__name__] = ""
-    print(json.dumps(told))
-
-
 if __name__ == "__main__":
-    main()
+    report(CHECKS)

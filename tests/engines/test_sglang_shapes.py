@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from sglang_engine import sglang_python
+from in_torch_runs import run_checks
 
 pytestmark = [pytest.mark.engine]
 
@@ -19,15 +16,7 @@ CHECKS = re.findall(r"^    (\w+),$", IN_TORCH.read_text("utf-8").split("\nCHECKS
 
 @pytest.fixture(scope="module")
 def in_torch() -> dict[str, str]:
-    done = subprocess.run(
-        [sglang_python(), IN_TORCH],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": ""},
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_checks(IN_TORCH)
 
 
 @pytest.mark.parametrize("name", CHECKS)

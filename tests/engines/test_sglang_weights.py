@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import struct
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from in_torch_runs import run_checks
 from otlp_receiver import Receiver, Told
-from sglang_engine import CHAIN, Server, sglang_python, speculation
+from sglang_engine import CHAIN, Server, speculation
 from sglang_runs import REFERENCES, traced
 from specscope import convention as c
 from specscope import weights as w
@@ -35,15 +34,7 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def in_torch() -> dict[str, str]:
-    done = subprocess.run(
-        [sglang_python(), IN_TORCH],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "SGLANG_USE_CPU_ENGINE": "1", "PYTHONPATH": ""},
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_checks(IN_TORCH)
 
 
 @pytest.mark.parametrize("name", CHECKS)

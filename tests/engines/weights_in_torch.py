@@ -10,11 +10,11 @@ import importlib
 import json
 import math
 import threading
-import traceback
 from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from check_report import report
 from specscope import weights as w
 from specscope.load_watch import Load, LoadWatch
 from specscope.weight_report import as_json, oddities
@@ -399,17 +399,5 @@ CHECKS: tuple[Callable[[], None], ...] = (
 )
 
 
-def main() -> None:
-    told: dict[str, str] = {}
-    for check in CHECKS:
-        try:
-            check()
-        except Exception:
-            told[check.__name__] = traceback.format_exc()
-        else:
-            told[check.__name__] = ""
-    print(json.dumps(told))
-
-
 if __name__ == "__main__":
-    main()
+    report(CHECKS)
