@@ -14,7 +14,10 @@ ROOMS = {
     "specscope_migrations": ROOT / "migrations" / "specscope_migrations",
 }
 # What the backend may take from the tracer: definitions of the wire, never the machinery.
-SHARED = {"convention", "columns", "chunks", "identity", "clock", "ledger", "rollup", "records", "version"}
+SHARED = {
+    "convention", "columns", "chunks", "hidden", "hidden_rollup", "packed_rows", "identity", "clock",
+    "ledger", "rollup", "records", "version",
+}  # fmt: skip
 HEAVY = {"torch", "sglang", "vllm", "transformers", "triton"}
 
 

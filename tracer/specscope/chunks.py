@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from operator import attrgetter
-from typing import Any, Final, cast
+from typing import Final, cast
 
-from specscope import columns
+from specscope import columns, packed_rows
+from specscope.packed_rows import MAX_RAW
 from specscope.records import Crossing, Expectation
 
 MAX_STEPS: Final = 64
 """Verify steps in one chunk."""
 MAX_EXTENDS: Final = 128
 """Draft extends in one chunk: a step has one, a prefill pass one more."""
-MAX_RAW: Final = 4 << 20
-"""Bytes of raw body that unpacking accepts; 64 steps of a 64-node tree with all ids take 0.1 MiB."""
 MAX_BOUNDARIES: Final = 1024
 """Rows of the boundary counts of one request; 8 boundaries by source and mode are under a hundred."""
 SHIFTS: Final = (-2, -1, 0, 1, 2)
@@ -128,47 +126,8 @@ _STEP_REQUIRED: Final = STEP_COLUMNS[: STEP_COLUMNS.index("copy_like")]
 _EXTEND_REQUIRED: Final = EXTEND_COLUMNS[: EXTEND_COLUMNS.index("aux_states")]
 
 
-def _types(row: type[Any]) -> dict[str, type]:
-    kinds = {"int": int, "str": str, "float": float, "list[int]": list}
-    return {f.name: kinds[str(f.type).removesuffix(" | None")] for f in fields(row)}
-
-
-_STEP_TYPES: Final = _types(StepRow)
-_EXTEND_TYPES: Final = _types(ExtendRow)
-
-
-def _pack(
-    rows: Sequence[object], names: Sequence[str], types: Mapping[str, type], codec: int | None
-) -> bytes:
-    packed: dict[str, columns.Column] = {}
-    read = attrgetter(*names)
-    for name, *values in zip(names, *map(read, rows), strict=True):
-        if rows and values.count(None) == len(values):
-            continue
-        if types[name] is float:  # a column takes the kind of its first value: 0 would make it integers
-            values = [None if v is None else float(v) for v in values]
-        packed[name] = values
-    return columns.encode(packed, delta=_DELTA, codec=codec)
-
-
-def _unpack(
-    blob: bytes, what: str, types: Mapping[str, type], required: Sequence[str], most: int
-) -> list[Any]:
-    # By rows as well as bytes: a few hundred bytes inflate to 400,000 rows, which take seconds to read.
-    decoded = columns.decode(blob, max_raw=MAX_RAW, max_rows=most)
-    missing = [name for name in required if name not in decoded]
-    if missing:
-        raise columns.CodecError(f"{what} lack the columns {missing}")
-    known = {name: cast("list[object]", decoded[name]) for name in types if name in decoded}
-    for name, values in known.items():
-        wanted = types[name]
-        optional = name not in required
-        for value in values:
-            if not (isinstance(value, wanted) or (optional and value is None)):
-                raise columns.CodecError(
-                    f"column {name!r} of {what} holds {value!r}, {wanted.__name__} wanted"
-                )
-    return [dict(zip(known, values, strict=True)) for values in zip(*known.values(), strict=True)]
+_STEP_TYPES: Final = packed_rows.types_of(StepRow)
+_EXTEND_TYPES: Final = packed_rows.types_of(ExtendRow)
 
 
 def pack_steps(rows: Sequence[StepRow], *, tokens: bool, codec: int | None = None) -> bytes:
@@ -178,7 +137,7 @@ def pack_steps(rows: Sequence[StepRow], *, tokens: bool, codec: int | None = Non
         CodecError: a value does not fit its column.
     """
     names = [name for name in STEP_COLUMNS if tokens or name not in TOKEN_COLUMNS]
-    return _pack(rows, names, _STEP_TYPES, codec)
+    return packed_rows.pack(rows, names, _STEP_TYPES, delta=_DELTA, codec=codec)
 
 
 def unpack_steps(blob: bytes) -> list[StepRow]:
@@ -187,7 +146,9 @@ def unpack_steps(blob: bytes) -> list[StepRow]:
     Raises:
         CodecError: the blob is damaged, a column is missing or holds values of another kind.
     """
-    return [StepRow(**row) for row in _unpack(blob, "steps", _STEP_TYPES, _STEP_REQUIRED, MAX_STEPS)]
+    return [
+        StepRow(**row) for row in packed_rows.unpack(blob, "steps", _STEP_TYPES, _STEP_REQUIRED, MAX_STEPS)
+    ]
 
 
 def pack_extends(rows: Sequence[ExtendRow], *, codec: int | None = None) -> bytes:
@@ -196,7 +157,7 @@ def pack_extends(rows: Sequence[ExtendRow], *, codec: int | None = None) -> byte
     Raises:
         CodecError: a value does not fit its column.
     """
-    return _pack(rows, EXTEND_COLUMNS, _EXTEND_TYPES, codec)
+    return packed_rows.pack(rows, EXTEND_COLUMNS, _EXTEND_TYPES, delta=_DELTA, codec=codec)
 
 
 def unpack_extends(blob: bytes) -> list[ExtendRow]:
@@ -205,7 +166,7 @@ def unpack_extends(blob: bytes) -> list[ExtendRow]:
     Raises:
         CodecError: the blob is damaged, a column is missing or holds values of another kind.
     """
-    rows = _unpack(blob, "draft extends", _EXTEND_TYPES, _EXTEND_REQUIRED, MAX_EXTENDS)
+    rows = packed_rows.unpack(blob, "draft extends", _EXTEND_TYPES, _EXTEND_REQUIRED, MAX_EXTENDS)
     return [ExtendRow(**row) for row in rows]
 
 

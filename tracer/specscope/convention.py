@@ -73,11 +73,14 @@ CHUNK_SEQ: Final = "spec_decode.chunk.seq"
 CHUNK_FIRST_STEP: Final = "spec_decode.chunk.first_step"  # index of its first verify step in the request
 CHUNK_STEPS: Final = "spec_decode.chunk.steps"  # bytes, one row a verify step
 CHUNK_EXTENDS: Final = "spec_decode.chunk.draft_extends"  # bytes, one row a draft extend
+CHUNK_HIDDEN: Final = "spec_decode.chunk.hidden_states"  # bytes, hidden.HIDDEN_COLUMNS
+CHUNK_PROMPT: Final = "spec_decode.chunk.prompt_ids"  # bytes, column "id"; on a request's first chunk
 
 # --- rollup ---------------------------------------------------------------------------------------
 ROLLUP_SEQ: Final = "spec_decode.rollup.seq"  # keyed (process, seq), applied exactly once
 ROLLUP_BUCKET: Final = "spec_decode.rollup.bucket_start"  # unix seconds, multiple of 10
 ROLLUP_ROWS: Final = "spec_decode.rollup.rows"  # bytes, rollup.ROLLUP_COLUMNS
+ROLLUP_HIDDEN: Final = "spec_decode.rollup.hidden_states"  # bytes, hidden_rollup.COLUMNS
 
 # --- ranks: from every rank of a tensor-parallel group --------------------------------------------------
 RANKS_SIZE: Final = "spec_decode.ranks.size"  # how many ranks must agree

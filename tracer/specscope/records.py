@@ -223,6 +223,48 @@ class DraftExtend:
 
 
 @dataclass(slots=True)
+class HiddenLook:
+    """One tensor of hidden states of a batch, looked at in one place (:data:`specscope.hidden.PLACES`).
+
+    ``data`` is float32 [rows, slots, columns], little-endian: the columns of
+    :data:`specscope.tensorstats.COLUMNS` and, with ``projections``, :data:`specscope.hidden.PROJECTIONS`
+    more; of request i come ``counts[i]`` rows from row ``starts[i]`` on. ``summed``: the rows of each request
+    were combined already, [requests, slots, columns of :data:`specscope.tensorstats.SUMMED`]. ``same_as``
+    names the place whose very tensor it was; there is no data then. ``source`` and ``draft_step`` as in
+    :class:`specscope.hidden.HiddenRow`.
+    """
+
+    place: str
+    source: str
+    draft_step: int
+    slots: int
+    starts: Ids
+    counts: Ids
+    data: bytes = b""
+    projections: bool = False
+    summed: bool = False
+    same_as: str = ""
+
+
+@dataclass(slots=True)
+class HiddenPass:
+    """The hidden states of one engine pass: told before its :class:`DraftExtend`, or late, or never.
+
+    ``after`` and ``mode`` as in :class:`DraftExtend`; ``positions`` are those of the first target-fed row of
+    each request, as in :class:`specscope.hidden.HiddenRow`.
+    """
+
+    TAG: ClassVar[str] = "hidden"
+    t_ns: int
+    step: int
+    after: str
+    mode: str
+    uids: tuple[str, ...]
+    positions: Ids
+    looks: tuple[HiddenLook, ...]
+
+
+@dataclass(slots=True)
 class PrefillPass:
     """A target prefill pass; each chunk of a chunked prefill is one.
 
@@ -280,6 +322,7 @@ Record = (
     | VerifyStep
     | VerifyBatch
     | DraftExtend
+    | HiddenPass
     | PrefillPass
     | RequestFinished
     | RankSteps
@@ -293,6 +336,7 @@ _TYPES: dict[str, type[Record]] = {
         VerifyStep,
         VerifyBatch,
         DraftExtend,
+        HiddenPass,
         PrefillPass,
         RequestFinished,
         RankSteps,
@@ -306,6 +350,8 @@ _MAPPINGS = {
 }
 _HIDDEN = 1 + _FIELDS[DraftExtend.TAG].index("hidden")
 _PROMPTS = tuple(1 + _FIELDS[RequestStarted.TAG].index(name) for name in ("prompt_ids", "prompt"))
+_LOOKS = 1 + _FIELDS[HiddenPass.TAG].index("looks")
+_LOOK_VALUES = attrgetter(*(f.name for f in fields(HiddenLook)))
 _HIDDEN_VALUES = attrgetter(*(f.name for f in fields(HiddenStats)))
 
 
@@ -322,6 +368,8 @@ def to_tuple(record: Record) -> tuple[Any, ...]:
         if hidden.count(None) != len(hidden):
             each = [None if one is None else _HIDDEN_VALUES(one) for one in hidden]
             values = _with(values, _HIDDEN, tuple(each))
+    elif tag == HiddenPass.TAG:
+        values = _with(values, _LOOKS, tuple([_LOOK_VALUES(one) for one in values[_LOOKS]]))
     return values
 
 
@@ -351,4 +399,6 @@ def from_tuple(values: tuple[Any, ...]) -> Record:
     arguments: dict[str, Any] = dict(zip(names, values[1:], strict=True))
     if kind is DraftExtend:
         arguments["hidden"] = tuple(None if h is None else HiddenStats(*h) for h in arguments["hidden"])
+    elif kind is HiddenPass:
+        arguments["looks"] = tuple(HiddenLook(*look) for look in arguments["looks"])
     return kind(**arguments)
