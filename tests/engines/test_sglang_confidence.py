@@ -22,7 +22,7 @@ from specscope import expand
 from specscope import recorder as recorder_module
 from specscope.contracts import PREFILL, VERIFY
 from specscope.engines.sglang import confidence, sampling
-from specscope.engines.sglang.copies import Copies
+from specscope.copies import Copies
 from specscope.engines.sglang.passes import Extend, Pass
 from specscope.identity import Ranks
 from specscope.settings import Settings

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.engine
 HOST = """
 import torch
 from collections import Counter
-from specscope.engines.sglang.copies import Copies
+from specscope.copies import Copies
 
 copies = Copies(Counter())
 tokens, tree = torch.arange(6).view(2, 3), torch.arange(6, dtype=torch.int32).view(2, 3)
@@ -31,8 +31,8 @@ print("checked")
 DEVICE = """
 import torch
 from collections import Counter
-from specscope.engines.sglang import copies as module
-from specscope.engines.sglang.copies import Copies
+from specscope import copies as module
+from specscope.copies import Copies
 
 if not torch.cuda.is_available():
     raise SystemExit("no CUDA device")

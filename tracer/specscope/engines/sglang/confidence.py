@@ -1,7 +1,7 @@
 """How sure the draft was, and what the target thought of the draft it refused: reductions over logits.
 
-Everything here stays on the logits' device and waits for nothing; :mod:`.copies` brings the few numbers to
-the host. Logits are those of the engine, before any temperature.
+Everything here stays on the logits' device and waits for nothing; :mod:`specscope.copies` brings the few
+numbers to the host. Logits are those of the engine, before any temperature.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from specscope import convention as c
 from specscope.contracts import VERIFY, Contract
-from specscope.engines.sglang.copies import Copy
+from specscope.copies import Copy
 from specscope.records import Crossing, DraftExtend, Expectation, HiddenStats, Ids, VerifyStep
 
 IN_TARGET: Final = "target"

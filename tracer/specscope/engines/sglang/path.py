@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
 from specscope.contracts import PREFILL, VERIFY, Contract, contract
+from specscope.copies import Copies
 from specscope.engines.sglang import commit, conclude, hidden, passes, sanity
-from specscope.engines.sglang.copies import Copies
 from specscope.engines.sglang.hooks import Guard
 from specscope.engines.sglang.loaded import WITHOUT_STEPS, Loaded
 from specscope.engines.sglang.passes import Counts, Drafted, Extend, Pass

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
 from specscope.contracts import PREFILL, VERIFY
+from specscope.copies import Copies, Copy
 from specscope.engines.sglang import confidence
-from specscope.engines.sglang.copies import Copies, Copy
 from specscope.engines.sglang.hooks import Guard
 from specscope.engines.sglang.loaded import Loaded
 from specscope.engines.sglang.passes import Extend, Pass
