@@ -54,13 +54,13 @@ class HiddenRow:
     ``step``, ``after`` and ``mode`` as in :class:`specscope.chunks.ExtendRow`; ``source`` is ``target_fed``
     (``draft_step`` 0) or ``self_fed`` (from 1). ``position`` counts the tokens of prompt and output before
     the one whose forward gave the first of its ``rows``, the others follow; the embedding at a position is
-    that of the next token, the carry of draft step k stands for the position k further. ``mean``, ``std``
-    (population) and ``max_abs`` are taken over all finite values, ``nonfinite`` counts the others,
+    that of the next token. Carries, and all that is self-fed, have the position of the last target-fed row;
+    what draft step k gives stands for the position k further. ``mean``, ``std`` (population) and ``max_abs``
+    are taken over all finite values, ``nonfinite`` counts the others,
     ``zero_rows`` the rows that are all zero, ``equal_rows`` those equal to the row before (the first row of
     a request is not compared). ``same_as`` names the place whose very tensor this was: the numbers are
-    there, and absent here. ``levels`` has one entry a row (round(256 log2 rms), :data:`NO_LEVEL`),
-    ``fingerprints`` :data:`PROJECTIONS` entries a row in 1/16 of the row's rms, for the first
-    :data:`MAX_FINGERPRINTS` rows.
+    there, and absent here. Of the first :data:`MAX_FINGERPRINTS` rows ``levels`` has one entry each
+    (round(256 log2 rms), :data:`NO_LEVEL`), ``fingerprints`` :data:`PROJECTIONS` in 1/16 of the row's rms.
     """
 
     step: int
@@ -79,8 +79,8 @@ class HiddenRow:
     zero_rows: int | None = None
     equal_rows: int | None = None
     same_as: str | None = None
-    levels: list[int] | None = None
-    fingerprints: list[int] | None = None
+    levels: Sequence[int] | None = None
+    fingerprints: Sequence[int] | None = None
 
     @property
     def rms(self) -> float | None:
@@ -119,12 +119,21 @@ def quantise(rms: NDArray[np.floating], projections: NDArray[np.floating]) -> tu
 
     Projections are those of :mod:`specscope.tensorstats`: sums over signs divided by sqrt(width).
     """
+    levels, units = quantised(rms, projections)
+    return levels.tolist(), units.ravel().tolist()
+
+
+def quantised(
+    rms: NDArray[np.floating], projections: NDArray[np.floating]
+) -> tuple[NDArray[np.int16], NDArray[np.int8]]:
+    """Return what :func:`quantise` does as arrays: [rows], [rows, PROJECTIONS]."""
     sound = np.isfinite(rms) & (rms > 0)
     scale = np.where(sound, rms, 1.0)
-    levels = np.where(sound, np.rint(PER_OCTAVE * np.log2(scale)), NO_LEVEL)
-    units = np.rint(PER_RMS * projections / scale[:, None])
+    levels = np.where(sound, np.rint(PER_OCTAVE * np.log2(scale)).clip(-32767, 32767), NO_LEVEL)
+    with np.errstate(invalid="ignore", over="ignore"):
+        units = np.rint(PER_RMS * projections / scale[:, None])
     units = np.where(sound[:, None] & np.isfinite(units), units, 0).clip(-127, 127)
-    return levels.astype(int).tolist(), units.astype(int).ravel().tolist()
+    return levels.astype(np.int16), units.astype(np.int8)
 
 
 def restore(

@@ -15,7 +15,7 @@ MAX_RAW: Final = 4 << 20
 
 def types_of(row: type[Any]) -> dict[str, type]:
     """Return the kind of each field of a row: ``int``, ``str``, ``float`` or ``list`` (of whole numbers)."""
-    kinds = {"int": int, "str": str, "float": float, "list[int]": list}
+    kinds = {"int": int, "str": str, "float": float, "list[int]": list, "Sequence[int]": list}
     return {f.name: kinds[str(f.type).removesuffix(" | None")] for f in fields(row)}
 
 

@@ -10,9 +10,9 @@ from typing import Final
 
 from opentelemetry.sdk.trace import ReadableSpan
 
-from specscope import chunks, expand, rollup
+from specscope import chunks, expand, hidden, packed_rows, rollup
 from specscope import convention as c
-from specscope.exporter import confidence, facts
+from specscope.exporter import confidence, facts, hidden_rows
 from specscope.exporter.requests import Chunk, PassKinds, RequestState, RequestTable
 from specscope.exporter.spans import Attributes, Spans
 from specscope.exporter.tokens import TokenStream
@@ -20,6 +20,7 @@ from specscope.frames import Beat, Hello
 from specscope.records import (
     DraftExtend,
     EngineFacts,
+    HiddenPass,
     PrefillPass,
     RankSteps,
     Record,
@@ -39,6 +40,8 @@ RETELL_NS: Final = 5 * SECOND
 SEQ_NS: Final = SECOND // 10
 """Where an earlier exporter may have used sequence numbers, they go on at the process' age in this unit:
 above all that can have been used, and in 31 bits for six years."""
+HIDDEN_RAW: Final = 256 << 10
+"""Bytes before compression of one chunk's hidden states; 64 steps with fingerprints take about 80 KiB."""
 
 BROKEN: Final = "record_error"
 ODD_TREE: Final = "draft_tree"
@@ -68,6 +71,7 @@ class Pipeline:
         self._open: OrderedDict[str, RequestState] = OrderedDict()
         self._rollup = rollup.Rollup()
         self._rollup_seq = 0
+        self._fed = hidden_rows.LastFed()
         self._start_ns = hello.start_ns
         self._rolled_ns = 0
         self._rolled_record = 0
@@ -87,6 +91,8 @@ class Pipeline:
                 self._verify(record)
             elif isinstance(record, DraftExtend):
                 self._extend(record)
+            elif isinstance(record, HiddenPass):
+                self._hidden(record)
             elif isinstance(record, PrefillPass):
                 self._prefill(record)
             elif isinstance(record, RequestStarted):
@@ -258,6 +264,7 @@ class Pipeline:
         wall = self._anchor.wall(record.t_ns)
         kind = self._kinds.number(record.expected, record.crossed)
         first, stats = confidence.first(record), expand.hidden(record)
+        fed = self._fed.of(record.step, record.after)
         for index, uid in enumerate(record.uids):
             state = self._state(uid, wall)
             state.passes[kind] += 1
@@ -275,14 +282,36 @@ class Pipeline:
                 fc_in=record.fc_in,
                 fc_ran=record.fc_ran,
             )
-            hidden = stats[index] if stats else None
-            if hidden is not None:
-                row.rows, row.mean, row.std, row.rms = hidden.rows, hidden.mean, hidden.std, hidden.rms
-                row.max_abs, row.nonfinite, row.zero_rows = hidden.max_abs, hidden.nonfinite, hidden.zero_rows
+            told = stats[index] if stats else None
+            if told is not None:
+                row.rows, row.mean, row.std, row.rms = told.rows, told.mean, told.std, told.rms
+                row.max_abs, row.nonfinite, row.zero_rows = told.max_abs, told.nonfinite, told.zero_rows
+            elif uid in fed:
+                fed[uid].fill(row)
             chunk = self._chunk(state)
             chunk.extends.append(row)
             if len(chunk.extends) >= chunks.MAX_EXTENDS:
                 self._close(state)
+
+    def _hidden(self, record: HiddenPass) -> None:
+        if not self._settings.at_least(c.DETAIL_STEPS):
+            return
+        wall = self._anchor.wall(record.t_ns)
+        reduced = hidden_rows.reduce(record)
+        self._fed.add(record, reduced)
+        for index, rows in hidden_rows.by_request(record, reduced):
+            state = self._state(record.uids[index], wall)
+            raw = hidden_rows.raw_size(rows)
+            if len(rows) > hidden.MAX_ROWS or raw > packed_rows.MAX_RAW:
+                raise ValueError(f"{len(rows)} rows of hidden states of one request in one pass")
+            chunk = self._chunk(state)
+            full = len(chunk.hidden) + len(rows) > hidden.MAX_ROWS or chunk.hidden_raw + raw > HIDDEN_RAW
+            if chunk.hidden and full:
+                self._close(state)
+                chunk = self._chunk(state)
+            chunk.hidden += rows
+            chunk.hidden_raw += raw
+            chunk.looked_ns.append(wall)
 
     def _finished(self, record: RequestFinished) -> None:
         state = self._state(record.uid, self._anchor.wall(record.t_ns))
@@ -319,8 +348,10 @@ class Pipeline:
             payload[c.CHUNK_STEPS] = chunks.pack_steps(chunk.steps, tokens=tokens, codec=self._codec)
         if chunk.extends:
             payload[c.CHUNK_EXTENDS] = chunks.pack_extends(chunk.extends, codec=self._codec)
+        if chunk.hidden:
+            payload[c.CHUNK_HIDDEN] = hidden.pack(chunk.hidden, codec=self._codec)
         seq, state.next_chunk = state.next_chunk, state.next_chunk + 1
-        times = [row.t for row in chunk.steps] + [row.t for row in chunk.extends]
+        times = [row.t for row in chunk.steps] + [row.t for row in chunk.extends] + chunk.looked_ns
         self._out(
             self.spans.steps(state, seq, chunk.first_step, payload, (min(times), max(times)), self._anchor)
         )

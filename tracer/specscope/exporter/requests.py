@@ -10,6 +10,7 @@ from typing import Final
 from specscope import convention as c
 from specscope.chunks import ExtendRow, StepRow
 from specscope.exporter.tokens import TokenStream
+from specscope.hidden import HiddenRow
 from specscope.records import Crossing, Expectation, RequestFinished, RequestStarted
 
 RUNNING: Final = 8192
@@ -46,6 +47,11 @@ class Chunk:
     extends: list[ExtendRow] = field(default_factory=list[ExtendRow])
     drafts: list[tuple[StepRow, Levels, int]] = field(default_factory=list[tuple[StepRow, Levels, int]])
     """Rows whose shift-match waits for later tokens: (row, ids by depth, start in the stream)."""
+    hidden: list[HiddenRow] = field(default_factory=list[HiddenRow])
+    hidden_raw: int = 0
+    """A bound of the bytes that they take before compression."""
+    looked_ns: list[int] = field(default_factory=list[int])
+    """Wall clock of the passes whose hidden states are in it."""
 
 
 @dataclass(slots=True)
