@@ -22,6 +22,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 from specscope import chunks, identity, rollup
 from specscope import convention as c
+from specscope_server.store.values import engine_uid as uid_of
 
 INSTANCE = "launch-1"
 NOW_NS = time.time_ns()
@@ -72,6 +73,11 @@ def resource(**changed: Any) -> Resource:
     }
     values.update({name.replace("__", "."): value for name, value in changed.items()})
     return Resource(attributes=attributes(values))
+
+
+def engine_uid() -> str:
+    """The engine that :func:`resource` is of."""
+    return uid_of("default", "default", INSTANCE)
 
 
 def request_uid(number: int) -> str:

@@ -70,8 +70,9 @@ def list_alerts(
     limit: Annotated[int, Query(ge=1, le=500, description="Of history and of deliveries, each.")] = 50,
 ) -> Alerts:
     """Return all rule states, and the newest ``limit`` state changes and notifications."""
-    return Alerts(
-        items=[AlertModel.of(row) for row in store.alerts(workspace)],
-        history=[AlertModel.of(row) for row in store.alert_history(workspace, limit)],
-        deliveries=[DeliveryModel.of(row) for row in store.deliveries(workspace, limit)],
-    )
+    with store.snapshot() as reads:
+        return Alerts(
+            items=[AlertModel.of(row) for row in reads.alerts(workspace)],
+            history=[AlertModel.of(row) for row in reads.alert_history(workspace, limit)],
+            deliveries=[DeliveryModel.of(row) for row in reads.deliveries(workspace, limit)],
+        )

@@ -15,7 +15,6 @@ from specscope_server.api.common import (
     BoundaryModel,
     CountsModel,
     Model,
-    Parts,
     PartsOf,
     PositionModel,
     Uid,
@@ -29,6 +28,7 @@ from specscope_server.api.findings import FindingModel
 from specscope_server.diagnosis import Diagnosis, diagnose
 from specscope_server.diagnosis.model import Evidence, RankEvidence
 from specscope_server.store.model import EngineRow
+from specscope_server.store.port import Reads
 
 router = APIRouter(tags=["engines"], responses=RESPONSES)
 
@@ -172,8 +172,9 @@ class Engines(Model):
     window_s: int
 
 
-def _fields(parts: Parts, row: EngineRow, now: datetime) -> dict[str, Any]:
-    evidence = parts.store.evidence(row.engine_uid, now, parts.settings.judge_s)
+def _fields(reads: Reads, row: EngineRow, now: datetime, judge_s: float) -> dict[str, Any]:
+    """Return what both endpoints tell; ``reads`` is the snapshot that the row is from."""
+    evidence = reads.evidence(row.engine_uid, now, judge_s)
     diagnosis: Diagnosis = diagnose(evidence)
     counts = None if row.counts is None else CountsModel.of(row.counts)
     return {
@@ -199,7 +200,8 @@ def _fields(parts: Parts, row: EngineRow, now: datetime) -> dict[str, Any]:
         "ledger": [BoundaryModel.of(state) for state in row.ledger],
         "findings": [FindingModel.of(finding) for finding in diagnosis.findings],
         "unknown": dict(diagnosis.unknown),
-        "requests": dict(row.requests),
+        # As the state was judged by: the row's own counter may lag behind the requests that were told.
+        "requests": dict(evidence.requests if evidence else row.requests),
         "reconciliation": ReconciliationModel.of(evidence),
         "ranks": [RanksModel.of(group) for group in (evidence.ranks if evidence else ())],
     }
@@ -211,11 +213,10 @@ def list_engines(
 ) -> Engines:
     """Return every engine of the workspace; its counts are over the last ``window_s`` seconds."""
     now = datetime.now(UTC)
-    rows = parts.store.engines(workspace, now - timedelta(seconds=window_s))
-    return Engines(
-        items=[EngineModel(**_fields(parts, row, now)) for row in rows],
-        window_s=window_s,
-    )
+    with parts.store.snapshot() as reads:
+        rows = reads.engines(workspace, now - timedelta(seconds=window_s))
+        items = [EngineModel(**_fields(reads, row, now, parts.settings.judge_s)) for row in rows]
+    return Engines(items=items, window_s=window_s)
 
 
 @router.get("/engines/{engine_uid}", summary="One engine with its processes and configuration")
@@ -227,11 +228,13 @@ def get_engine(
 ) -> EngineDetail:
     """Return one engine; its counts are over the last ``window_s`` seconds."""
     now = datetime.now(UTC)
-    row = parts.store.engine(workspace, engine_uid, now - timedelta(seconds=window_s))
-    if row is None:
-        raise not_found("engine", engine_uid, "GET /api/v1/engines lists the engines of a workspace.")
+    with parts.store.snapshot() as reads:
+        row = reads.engine(workspace, engine_uid, now - timedelta(seconds=window_s))
+        if row is None:
+            raise not_found("engine", engine_uid, "GET /api/v1/engines lists the engines of a workspace.")
+        told = _fields(reads, row, now, parts.settings.judge_s)
     return EngineDetail(
-        **_fields(parts, row, now),
+        **told,
         processes=[ProcessModel(**asdict(process)) for process in row.processes],
         config=json_safe(row.config),
         events=[

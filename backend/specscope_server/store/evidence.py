@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from specscope import convention
 from sqlalchemy import Connection, func, select
 
@@ -37,6 +39,7 @@ def evidence(connection: Connection, engine_uid: str, now_ns: int, window_ns: in
     sums = window_sums(connection, [engine_uid], start_ns // 1_000_000_000).get(engine_uid)
     grown = differences(connection, engine, start_ns)
     armed = {process.uid: process.armed for process in engine.processes}
+    arrived = _arrived(connection, engine_uid, start_ns)
     return Evidence(
         engine_uid=engine_uid,
         name=engine.name,
@@ -50,8 +53,8 @@ def evidence(connection: Connection, engine_uid: str, now_ns: int, window_ns: in
         since_start=states({p.uid: (p.totals, armed[p.uid]) for p in engine.processes}),
         counts=None if sums is None else sums.counts,
         positions=() if sums is None else sums.positions,
-        requests=engine.requests,
-        window_requests=_arrived(connection, engine_uid, start_ns),
+        requests=_at_least(engine.requests, arrived),
+        window_requests=arrived,
         extends=extends(connection, engine_uid, start_ns),
         dropped=engine.summed(names.DROPPED),
         hook_errors=engine.summed(names.HOOK_ERRORS),
@@ -71,6 +74,15 @@ def _arrived(connection: Connection, engine_uid: str, start_ns: int) -> dict[str
         .group_by(_R.kind)
     )
     return {row.kind: row.requests for row in found}
+
+
+def _at_least(counted: Mapping[str, int], arrived: Mapping[str, int]) -> dict[str, int]:
+    """Return requests since start by kind: those of the window are among them.
+
+    The counters come with the heartbeat, the requests themselves before or after it.
+    """
+    kinds = sorted(counted.keys() | arrived.keys())
+    return {kind: max(counted.get(kind, 0), arrived.get(kind, 0)) for kind in kinds}
 
 
 def _examples(

@@ -6,6 +6,7 @@ All methods are synchronous and thread-safe; the web layer calls them in worker 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -55,59 +56,9 @@ class Refused(StoreError):
     """The batch cannot be stored (a number out of range, an engine unknown); repeating it will not help."""
 
 
-class Store(Protocol):
-    """Reads and writes. Every read is bound to a workspace."""
+class Reads(Protocol):
+    """Reads, each bound to a workspace or an engine. What is told together MUST be read from one snapshot."""
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """Say what this adapter can do."""
-        ...
-
-    def close(self) -> None:
-        """Release connections; idempotent."""
-        ...
-
-    # writes
-    def write(self, batches: Sequence[Told], received: datetime) -> None:
-        """Commit the batches of one export in one transaction, durably; returning is the acknowledgement.
-
-        MUST be idempotent: repeated, late and out-of-order batches leave the same end state.
-
-        Raises:
-            Unavailable: nothing was stored; the same batches may succeed later.
-            Refused: nothing was stored and these batches never will be.
-        """
-        ...
-
-    def replace_findings(self, engine_uid: str, findings: Sequence[Finding], at: datetime) -> None:
-        """Open new findings, refresh those that still hold, close those of the engine that do not.
-
-        A finding is the same while its kind and boundary are.
-
-        Raises:
-            Refused: there is no such engine.
-        """
-        ...
-
-    def set_alerts(self, alerts: Sequence[AlertRow], deliveries: Sequence[NewDelivery]) -> None:
-        """Store rule states; history gets an event where the state changed; queue notifications due at once.
-
-        While a state lasts, its first ``since`` stays. A rule first heard of changes only if it fires.
-
-        Raises:
-            Refused: there is no such engine.
-        """
-        ...
-
-    def due_deliveries(self, now: datetime, limit: int) -> list[DeliveryRow]:
-        """Return pending notifications whose next attempt is due, oldest first."""
-        ...
-
-    def settle_delivery(self, delivery_id: int, *, error: str, next_attempt: datetime | None) -> None:
-        """Record an attempt: an empty ``error`` delivered it, else retry at ``next_attempt`` or give up."""
-        ...
-
-    # reads
     def engines(self, workspace: str, since: datetime) -> list[EngineRow]:
         """Return every engine of the workspace, with counts over rollups from ``since`` on."""
         ...
@@ -168,4 +119,69 @@ class Store(Protocol):
 
     def deliveries(self, workspace: str, limit: int) -> list[DeliveryRow]:
         """Return notifications, newest first."""
+        ...
+
+
+class Store(Reads, Protocol):
+    """Reads and writes; each read called here by itself sees a moment of its own, see :meth:`snapshot`."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Say what this adapter can do."""
+        ...
+
+    def close(self) -> None:
+        """Release connections; idempotent."""
+        ...
+
+    # writes
+    def write(self, batches: Sequence[Told], received: datetime) -> None:
+        """Commit the batches of one export in one transaction, durably; returning is the acknowledgement.
+
+        MUST be idempotent: repeated, late and out-of-order batches leave the same end state.
+
+        Raises:
+            Unavailable: nothing was stored; the same batches may succeed later.
+            Refused: nothing was stored and these batches never will be.
+        """
+        ...
+
+    def replace_findings(self, engine_uid: str, findings: Sequence[Finding], at: datetime) -> None:
+        """Open new findings, refresh those that still hold, close those of the engine that do not.
+
+        A finding is the same while its kind and boundary are.
+
+        Raises:
+            Refused: there is no such engine.
+        """
+        ...
+
+    def set_alerts(self, alerts: Sequence[AlertRow], deliveries: Sequence[NewDelivery]) -> None:
+        """Store rule states; history gets an event where the state changed; queue notifications due at once.
+
+        While a state lasts, its first ``since`` stays. A rule first heard of changes only if it fires.
+
+        Raises:
+            Refused: there is no such engine.
+        """
+        ...
+
+    def due_deliveries(self, now: datetime, limit: int) -> list[DeliveryRow]:
+        """Return pending notifications whose next attempt is due, oldest first."""
+        ...
+
+    def settle_delivery(self, delivery_id: int, *, error: str, next_attempt: datetime | None) -> None:
+        """Record an attempt: an empty ``error`` delivered it, else retry at ``next_attempt`` or give up."""
+        ...
+
+    # reads
+    def snapshot(self) -> AbstractContextManager[Reads]:
+        """Open one view of the database for several reads: all of them see the same commits.
+
+        What one answer or page says of an engine comes from one snapshot, else it may contradict itself.
+        Leave it soon: it holds a connection. Call nothing else of the store inside.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
         ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from specscope_server.store.model import AlertRow, DeliveryRow
-from specscope_server.store.port import Store
+from specscope_server.store.port import Reads
 from specscope_server.web.engine_states import FindingView, finding_view
 
 SHOWN: Final = 100
@@ -28,7 +28,7 @@ class AlertsPage:
     delivery_tones: dict[str, str]
 
 
-def build(store: Store, workspace: str) -> AlertsPage:
+def build(store: Reads, workspace: str) -> AlertsPage:
     """Read the store and return the page."""
     rules = store.alerts(workspace)
     return AlertsPage(

@@ -15,7 +15,7 @@ from specscope_frontend.charts.positions import conditional, unconditional
 from specscope_server.diagnosis import rank_divergence
 from specscope_server.diagnosis.model import ExtendEvidence, RankEvidence
 from specscope_server.store.model import BoundaryState, EngineRow
-from specscope_server.store.port import Store
+from specscope_server.store.port import Reads
 from specscope_server.web import engine_states, stats, weights
 from specscope_server.web.engine_states import FindingView, Judged
 from specscope_server.web.overview import no_data
@@ -82,10 +82,12 @@ class EnginePage:
     no_data: str
     weights: WeightsView
     ranks: tuple[RankLine, ...]
+    requests: Mapping[str, int]
+    """Since start by kind, as the state was judged by."""
 
 
 def build(
-    store: Store, workspace: str, engine_uid: str, window: Window, now: datetime, judge_s: float
+    store: Reads, workspace: str, engine_uid: str, window: Window, now: datetime, judge_s: float
 ) -> EnginePage | None:
     """Read the store and return the page, ``None`` when the workspace has no such engine."""
     since = window.since(now)
@@ -125,6 +127,7 @@ def build(
         no_data=no_data(row, window),
         weights=weights.build(row),
         ranks=tuple(rank_lines(evidence.ranks if evidence else ())),
+        requests=evidence.requests if evidence else row.requests,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from specscope_server.diagnosis import diagnose
 from specscope_server.diagnosis.model import CRITICAL, WARNING, Diagnosis, Evidence, State
 from specscope_server.store.model import FindingRow
-from specscope_server.store.port import Store
+from specscope_server.store.port import Reads
 
 TONES: Final[Mapping[str, str]] = {
     "faulty": "bad",
@@ -58,7 +58,7 @@ class Judged:
         return tone(self.diagnosis.state.word)
 
 
-def judge(store: Store, engine_uid: str, now: datetime, window_s: float) -> Judged:
+def judge(store: Reads, engine_uid: str, now: datetime, window_s: float) -> Judged:
     """Return evidence and diagnosis of an engine over the ``window_s`` seconds before now."""
     evidence = store.evidence(engine_uid, now, window_s)
     return Judged(evidence, diagnose(evidence))

@@ -10,7 +10,7 @@ from specscope_frontend.charts import Spark, position_bars, sparkline
 from specscope_frontend.charts.spark import Bar
 
 from specscope_server.store.model import EngineRow, SeriesPoint
-from specscope_server.store.port import Store
+from specscope_server.store.port import Reads
 from specscope_server.web import engine_states, stats
 from specscope_server.web.engine_states import FindingView, Judged
 from specscope_server.web.stats import Acceptance, Stat
@@ -74,7 +74,7 @@ def values_on(
     return [a.length if a else None for a in found], [a.rate if a else None for a in found]
 
 
-def build(store: Store, workspace: str, window: Window, now: datetime, judge_s: float) -> Overview:
+def build(store: Reads, workspace: str, window: Window, now: datetime, judge_s: float) -> Overview:
     """Read the store and return the page; engines are judged over the last ``judge_s`` seconds."""
     since = window.since(now)
     rows = store.engines(workspace, since)

@@ -11,7 +11,7 @@ from specscope_frontend.charts import VerifyBar, verify_steps
 from specscope_frontend.charts.figure import Figure
 
 from specscope_server.store.model import RequestDetail, RequestRow
-from specscope_server.store.port import Store
+from specscope_server.store.port import Reads
 from specscope_server.web import format as f
 from specscope_server.web import stats, verdict
 from specscope_server.web.confidence import Confidence, confidence
@@ -111,7 +111,7 @@ class RequestPage:
     trace: Trace
 
 
-def build(store: Store, workspace: str, uid: str, first: int) -> RequestPage | None:
+def build(store: Reads, workspace: str, uid: str, first: int) -> RequestPage | None:
     """Read the store and return the page from verify step ``first`` on, ``None`` for an unknown uid."""
     detail = store.request(workspace, uid, first, STEPS_SHOWN)
     if detail is not None and first and first >= detail.steps_total:

@@ -10,7 +10,7 @@ from typing import Final
 from specscope import convention as c
 
 from specscope_server.store.model import Page, RequestFilter
-from specscope_server.store.port import Store
+from specscope_server.store.port import Reads
 from specscope_server.web.windows import WINDOWS
 
 PAGE_SIZE: Final = 50
@@ -65,7 +65,7 @@ class RequestList:
     flags: Mapping[str, str] = field(default_factory=lambda: FLAGS)
 
 
-def build(store: Store, workspace: str, asked: Asked, now: datetime) -> RequestList:
+def build(store: Reads, workspace: str, asked: Asked, now: datetime) -> RequestList:
     """Read the store and return the page; what cannot be understood is said, never guessed."""
     problems: list[str] = []
     # A search by id finds every kind; a list without one leaves health checks and warm-ups out.

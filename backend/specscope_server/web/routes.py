@@ -40,14 +40,16 @@ def router(
 
     @routes.get("/")
     def index(ask: Request, workspace: Workspace, window: str = "") -> Response:
-        view = overview.build(store, workspace, windows.choose(window), now(), judge_s)
+        with store.snapshot() as reads:
+            view = overview.build(reads, workspace, windows.choose(window), now(), judge_s)
         return show(ask, "overview", view, "Overview", live_s=LIVE_S)
 
     @routes.get("/requests")
     def request_list(
         ask: Request, workspace: Workspace, asked: Annotated[requests.Asked, Depends(_asked)]
     ) -> Response:
-        view = requests.build(store, workspace, asked, now())
+        with store.snapshot() as reads:
+            view = requests.build(reads, workspace, asked, now())
         # An older page does not change under its reader; the newest one does.
         return show(ask, "requests", view, "Requests", live_s=None if asked.cursor else LIVE_S)
 
@@ -55,7 +57,8 @@ def router(
     def one_request(
         ask: Request, workspace: Workspace, uid: str, first: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0
     ) -> Response:
-        view = request.build(store, workspace, uid, first)
+        with store.snapshot() as reads:
+            view = request.build(reads, workspace, uid, first)
         if view is None:
             return show(ask, "missing", {"what": "request", "id": uid}, "No such request", status=404)
         live = LIVE_S if view.request.state == "running" else None
@@ -64,14 +67,17 @@ def router(
 
     @routes.get("/engines/{engine_uid}")
     def one_engine(ask: Request, workspace: Workspace, engine_uid: str, window: str = "") -> Response:
-        view = engine.build(store, workspace, engine_uid, windows.choose(window), now(), judge_s)
+        with store.snapshot() as reads:
+            view = engine.build(reads, workspace, engine_uid, windows.choose(window), now(), judge_s)
         if view is None:
             return show(ask, "missing", {"what": "engine", "id": engine_uid}, "No such engine", status=404)
         return show(ask, "engine", view, f"Engine {view.row.name}", live_s=LIVE_S, figures=True)
 
     @routes.get("/alerts")
     def alert_list(ask: Request, workspace: Workspace) -> Response:
-        return show(ask, "alerts", alerts.build(store, workspace), "Alerts", live_s=LIVE_S)
+        with store.snapshot() as reads:
+            view = alerts.build(reads, workspace)
+        return show(ask, "alerts", view, "Alerts", live_s=LIVE_S)
 
     @routes.get("/static/{name:path}")
     def static(ask: Request, name: str) -> Response:
