@@ -1,4 +1,4 @@
-"""Fixtures for every test that needs a database: stores on SQLite and on a real PostgreSQL server."""
+"""For all tests: how workers share them, and stores on SQLite and on a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ import pytest
 from specscope_server.store import open_store, upgrade
 from specscope_server.store.port import Store
 from storekit import postgres
+from streams import Streams
+from xdist.remote import Producer  # pyright: ignore[reportMissingTypeStubs]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Streams:
+    """Deal the tests out as :mod:`streams` says."""
+    return Streams(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from sglang_engine import free_port
+
 PASS = 200
 PASSED_ON = ("Content-Type", "Content-Encoding")
 
@@ -44,9 +46,8 @@ class Gate:
         self.attempts: Counter[str] = Counter()
         """Exports by the name of the mood that they met."""
         self._server: ThreadingHTTPServer | None = None
-        self._open(0)
-        assert self._server is not None
-        self.port: int = self._server.server_address[1]
+        self.port = free_port()  # which stays free while the gate refuses
+        self._open(self.port)
         self.endpoint = f"http://127.0.0.1:{self.port}"
 
     def be(self, mood: Mood) -> None:

@@ -109,15 +109,15 @@ def test_exporters_that_are_killed_are_replaced(deployment: Deployment, asked: l
 
 
 def test_the_loss_is_shown(deployment: Deployment) -> None:
-    told = deployment.receiver.wait("a heartbeat", lambda t: t.metric(c.METRIC_DROPPED) > 0)
-    lost = {dict(labels)[c.LABEL_REASON]: int(n) for labels, n in told.metrics[c.METRIC_DROPPED].items()}
-
-    def shown() -> bool:
+    def both() -> dict[str, int] | None:
+        """What was lost, once the server says the same as the last heartbeat that the receiver got."""
+        told = deployment.receiver.wait("a heartbeat", lambda t: t.metric(c.METRIC_DROPPED) > 0)
+        lost = {dict(labels)[c.LABEL_REASON]: int(n) for labels, n in told.metrics[c.METRIC_DROPPED].items()}
         (engine,) = deployment.server.get("/api/v1/engines")["items"]
         detail = deployment.server.get(f"/api/v1/engines/{engine['engine_uid']}")
-        return detail["processes"][0]["dropped"] == lost
+        return lost if detail["processes"][0]["dropped"] == lost else None
 
-    eventually(shown, "the server has heard the last heartbeat")
+    lost: dict[str, int] = eventually(both, "the server has heard the last heartbeat")
     page = deployment.page()
     assert "The tracer dropped records" in page
     assert f"{lost['rejected']:,} (rejected)" in page

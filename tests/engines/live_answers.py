@@ -65,10 +65,17 @@ def requests(live: Live) -> list[RequestRow]:
     return list(live.store.requests(RequestFilter(), 100_000).items)
 
 
-def settled(live: Live) -> dict[str, Any]:
-    """The engine once every request that reached it has ended, is in its rollups and was judged."""
+def settled(live: Live, **sent: int) -> dict[str, Any]:
+    """The engine once all that it was ``sent`` has ended, is in its rollups and was judged.
+
+    ``sent`` is how many requests of each kind the engine got since it started (``user=3``,
+    ``health_check=3``, ``warmup=1``). Without these numbers a server that has not heard of the last
+    requests yet looks settled. Requests of a kind that is not named are waited for once they are heard of.
+    """
 
     def done(shown: dict[str, Any]) -> bool:
+        if any(shown["requests"].get(kind, 0) < count for kind, count in sent.items()):
+            return False
         rows = requests(live)
         ended = [row for row in rows if row.state in ("finished", "aborted")]
         arrived = sum(shown["requests"].values())
@@ -78,7 +85,7 @@ def settled(live: Live) -> dict[str, Any]:
         judged = told["compared"] + sum(told["not_compared"].values())
         return len(ended) == len(rows) == arrived == judged and counted >= steps
 
-    return until(live, "the end of every request", done)
+    return until(live, f"the end of {sent}", done)
 
 
 def detail(live: Live, uid: str) -> RequestDetail:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,9 +57,15 @@ def speculation(shape: tuple[str, ...], draft: Path = TINY / "draft") -> list[st
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nothing has now and no connection gets: Linux gives those ports from 32768 on.
+
+    The engine takes it only when it has loaded, and other tests connect meanwhile.
+    """
+    while True:
+        port = secrets.choice(range(20_000, 32_000))  # other tests seed `random`
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:

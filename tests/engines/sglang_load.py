@@ -37,13 +37,18 @@ class Load:
     checks: int = 0
 
     @property
+    def users(self) -> int:
+        """How many requests of users the engine got."""
+        return len(self.answers) + self.prefixes
+
+    @property
     def meta(self) -> dict[str, dict[str, Any]]:
         """SGLang's ``meta_info`` of every answered request."""
         return {rid: answer["meta_info"] for rid, answer in self.answers.items()}
 
 
 def run(server: Server, count: int, at_once: int = 8, seed: int = 11) -> Load:
-    """Ask for at least ``count`` requests of all kinds, ``at_once`` at a time."""
+    """Ask for at least ``count`` requests of all kinds, ``at_once`` at a time, and one after all of them."""
     load, rng = Load(), random.Random(seed)
     prompts = _prompts(count, rng)
     asked: list[Asked] = [
@@ -59,6 +64,8 @@ def run(server: Server, count: int, at_once: int = 8, seed: int = 11) -> Load:
     # With nothing running this one becomes a request; those above may have met a busy scheduler.
     assert server.get("/health_generate") == 200
     load.checks += 1
+    # How many became one is not known here. A request that comes last is: who has heard of it heard of all.
+    _keep(load, *_ask(server, ("load-last", "plain", prompts[0], 8)))
     return load
 
 

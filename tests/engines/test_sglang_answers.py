@@ -55,20 +55,20 @@ def test_each_silence_of_one_engine_has_its_own_answer(tmp_path: Path) -> None:
 
         for _ in range(3):
             assert server.get("/health_generate") == 200
-        settled(live)
+        settled(live, health_check=3)
         shown = says(live, "health checks only", "No user's request arrived", "only 3 health checks")
         assert shown["requests"] == {"health_check": 3}
         assert (shown["counts"], shown["findings"]) == (None, [])
         assert "zero_acceptance" in shown["unknown"]
 
         ask(server, 3, new_tokens=1)
-        settled(live)
+        settled(live, health_check=3, user=3)
         shown = says(live, "too little data", "No speculative request arrived", "3 were served")
         assert shown["requests"] == {"health_check": 3, "user": 3}
         assert shown["counts"] is None
 
         ask(server, 8)
-        settled(live)
+        settled(live, health_check=3, user=11)
         shown = says(live, "healthy", "The draft helps: acceptance length", "every boundary")
         assert (shown["findings"], shown["reconciliation"]["differing"]) == ([], 0)
 
@@ -81,7 +81,7 @@ def test_each_silence_of_one_engine_has_its_own_answer(tmp_path: Path) -> None:
 def test_speculation_off_is_said_as_that(tmp_path: Path) -> None:
     with specscope(tmp_path) as live, Server(tmp_path, [], traced(live)) as server:
         ask(server, 2)
-        settled(live)
+        settled(live, warmup=1, user=2)
         shown = says(live, "speculation off", "set to serve without a draft")
         assert shown["speculation"] is False
         assert set(shown["unknown"].values()) == {"speculation is off"}
@@ -120,7 +120,7 @@ def test_a_draft_that_never_runs_is_found_silent(tmp_path: Path) -> None:
         Server(tmp_path, speculation(CHAIN), traced(live, **environment)) as server,
     ):
         ask(server, 4)
-        settled(live)
+        settled(live, warmup=1, user=4)
         shown = says(live, "faulty", "never proposes", "seen 0 times")
         (found, *others) = shown["findings"]
         assert (found["kind"], found["fault_class"]) == ("draft_silent", "F01")
@@ -160,7 +160,7 @@ def test_an_engine_that_was_changed_is_not_observable_and_says_why(tmp_path: Pat
         Server(tmp_path, speculation(CHAIN), traced(live, **environment)) as server,
     ):
         ask(server, 4)
-        settled(live)
+        settled(live, warmup=1, user=4)
         why = "EAGLEWorkerV2.forward_batch_generation has no parameter batch in this engine version"
         shown = says(live, "not observable", "hooks are not installed in this engine", why)
         assert {line["armed"] for line in shown["ledger"]} == {False}
@@ -180,12 +180,20 @@ def test_a_tracer_that_lost_its_records_says_so(tmp_path: Path) -> None:
         Server(tmp_path, speculation(CHAIN), traced(live, SPECSCOPE_QUEUE="1")) as server,
     ):
         ask(server, 8)
+        ran = sum(len(one.accepted) for one in references()[:8])
+        until(live, f"{ran} verify steps", lambda shown: verified(shown)["expected"] >= ran)
         shown = says(live, "not observable", "The tracer dropped", "verify steps got through")
         assert sum(process["dropped"]["queue_full"] for process in processes(live)) > 50
         assert shown["findings"] == [], "what was lost is no fault"
         assert shown["reconciliation"]["differing"] == 0
-        verify = next(line for line in shown["ledger"] if line["boundary"] == "target.verify")
+        verify = verified(shown)
         assert verify["expected"] == verify["observed"] > (shown["verify_steps"] or 0)
+
+
+def verified(shown: dict[str, Any]) -> dict[str, Any]:
+    """The line of the ledger that counts verify steps; zeros before there is one."""
+    nothing = {"expected": 0, "observed": 0}
+    return next((line for line in shown["ledger"] if line["boundary"] == "target.verify"), nothing)
 
 
 def processes(live: Live) -> list[dict[str, Any]]:

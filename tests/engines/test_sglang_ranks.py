@@ -74,8 +74,13 @@ def environment(live: Live, name: str, **more: str) -> dict[str, str]:
 
 
 def engine_of(live: Live, name: str) -> EngineRow:
-    (one,) = (e for e in live.store.engines("default", since()) if e.name == name)
+    (one,) = engines_of(live, name)
     return one
+
+
+def engines_of(live: Live, name: str) -> list[EngineRow]:
+    """One engine, or none before the server has heard of it."""
+    return [e for e in live.store.engines("default", since()) if e.name == name]
 
 
 def since() -> datetime:
@@ -129,7 +134,10 @@ def settled(live: Live, name: str) -> None:
     """Wait until the tested requests have ended, and for what comes each second after that."""
     wait(
         f"the end of what {name} was asked",
-        lambda: sum(r.state == c.STATE_FINISHED for r in requests(live, name)) >= len(TESTED),
+        lambda: (
+            bool(engines_of(live, name))
+            and sum(r.state == c.STATE_FINISHED for r in requests(live, name)) >= len(TESTED)
+        ),
     )
     ended = datetime.now(UTC)
     wait(
@@ -303,9 +311,15 @@ def test_a_rank_that_drafts_something_else_is_found_at_its_step(tmp_path: Path) 
     ):
         # Ranks that part may wait for each other for ever: nobody here waits for the answers.
         asked = pool.submit(ask, server)
-        wait("the planted draft", where.exists)
+        wait("the planted draft", lambda: where.exists() and where.read_text() != "")
         step = int(where.read_text())
-        wait("its difference", lambda: ranks(live, "apart").first_step is not None)
+        wait(
+            "its difference",
+            lambda: (
+                bool(engines_of(live, "apart"))
+                and any(one.first_step is not None for one in evidence(live, "apart").ranks)
+            ),
+        )
         told = ranks(live, "apart")
         assert (told.first_step, told.boundary, told.apart) == (step, c.DRAFT_PROPOSE, (0, 1))
         assert told.steps is not None and told.steps[0] < step

@@ -50,7 +50,7 @@ def kept(folder: Path, count: int, shape: tuple[str, ...], environment: dict[str
         Server(folder, [*speculation(shape), *OBSERVED], traced(live) | FORWARDS | environment) as server,
     ):
         load = run(server, count)
-        shown = settled(live)
+        shown = settled(live, warmup=1, user=load.users)
         found = requests(live)
         return Books(
             nodes=int(shape[-1]) - 1,
@@ -229,7 +229,7 @@ def test_a_counter_that_lies_is_found_with_both_numbers(tmp_path: Path) -> None:
         Server(tmp_path, speculation(CHAIN), traced(live, PYTHONPATH=where)) as server,
     ):
         load = run(server, 20)
-        shown = settled(live)
+        shown = settled(live, warmup=1, user=load.users)
         (found,) = [one for one in shown["findings"] if one["kind"] == "totals_differ"]
         assert (found["fault_class"], found["confidence"], shown["state"]) == ("F24", "certain", "faulty")
         differing = [
