@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sglang_engine import sglang_python
 from specscope import convention as c
 from specscope import recorder as recorder_module
 from specscope import tree
@@ -222,56 +219,3 @@ def test_every_count_of_a_pass_is_in_one_of_its_records() -> None:
         assert not both.expected.keys() & both.extend_expected.keys()
         assert not both.crossed.keys() & both.extend_crossed.keys()
         assert counting.of(one, agreed) is both, "the same counts are the same object"
-
-
-HIDDEN = """
-import math, torch
-from specscope import expand
-from specscope.engines.sglang import hidden
-from specscope.engines.sglang.passes import Extend
-from specscope.records import DraftExtend
-
-torch.manual_seed(3)
-
-def told(y, starts, lengths):
-    extend = Extend(0, 96, "float32", ("a",) * len(starts))
-    hidden.look(extend, y, starts, lengths)
-    return expand.hidden(
-        DraftExtend(0, 0, "verify", "eager", extend.uids, 96, "", 0, 0, 0, extend.hidden, {}, {},
-                    row_stats=extend.row_stats, spans=extend.spans)
-    )
-
-x = torch.randn(40, 96) * 5 + 1000.0
-x[7] = 0
-for dtype in (torch.float32, torch.bfloat16):
-    for spoilt in (False, True):
-        if spoilt:
-            x[20, 3], x[21, 4] = float("nan"), float("inf")
-        y = x.to(dtype)
-        found = told(y, [0, 10, 18, 30], [5, 8, 0, 10])
-        assert found[2] is None
-        for one, rows in ((found[0], y[0:5]), (found[1], y[10:18]), (found[3], y[30:40])):
-            flat = rows.double().flatten()
-            mean = float(flat.mean())
-            assert one.rows == rows.shape[0] and one.nonfinite == 0
-            assert math.isclose(one.mean, mean, rel_tol=1e-5)
-            assert math.isclose(one.std, float(flat.std(correction=0)), rel_tol=1e-4)
-            assert math.isclose(one.rms, math.sqrt(float((flat * flat).mean())), rel_tol=1e-5)
-            assert one.max_abs == float(flat.abs().max())
-        assert told(y, [6], [3])[0].zero_rows == 1
-    bad = told(y, [19], [4])[0]
-    flat = y[19:23].double().flatten()
-    flat = flat[torch.isfinite(flat)]
-    assert bad.nonfinite == 2 and math.isclose(bad.mean, float(flat.mean()), rel_tol=1e-6)
-    assert math.isfinite(bad.std) and bad.max_abs == float(flat.abs().max())
-    x[20, 3] = x[21, 4] = 1000.0
-print("checked")
-"""
-
-
-@pytest.mark.engine
-def test_hidden_statistics_against_their_definition(tmp_path: Path) -> None:
-    script = tmp_path / "check.py"
-    script.write_text(HIDDEN)
-    done = subprocess.run([sglang_python(), script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "checked\n"), done.stderr

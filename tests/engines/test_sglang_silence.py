@@ -103,7 +103,7 @@ def test_a_prefill_of_the_draft_in_a_graph_leaves_no_gap(recorder: Recorder) -> 
     states = SimpleNamespace(shape=(2, 384), dtype="torch.bfloat16", device=SimpleNamespace(type="cuda"))
     token = path.extend_prefill_begins(batch, states)
     path.draft_ran(None, SimpleNamespace(logits_output=None, can_run_graph=True))
-    path.extend_ended(token, None)
+    path.extend_prefill_ended(token, None)
     path.forward_ended(None, SimpleNamespace(can_run_cuda_graph=True), batch)
     expected, seen = recorder.ledger.sums()
     assert not gaps(expected, seen, BOUNDARIES)

@@ -17,12 +17,12 @@ PLANTED = '''
 """An SGLang plugin of the tests: makes two callbacks of the tracer fail, one of them a hook's own."""
 
 def register():
-    from specscope.engines.sglang import hidden, path
+    from specscope.engines.sglang import looks, path
 
     def broken(*_args, **_kwargs):
         raise RuntimeError("planted")
 
-    hidden.look = broken
+    looks.Looks.fed_prefill = looks.Looks.fed_verify = broken
     path.Path.target_begins = broken
 '''
 

@@ -77,7 +77,7 @@ class Copy:
 
     def arrived(self) -> bool:
         """Say whether the device is done with the slot. Never waits."""
-        return bool(self._arrived.query())
+        return self._arrived is None or bool(self._arrived.query())
 
     def blocks(self) -> list[Block]:
         """Return the tensors of whole numbers as a record has them, none where they are not there."""

@@ -138,7 +138,7 @@ def _draft_hooks(loaded: Loaded, path: Path, own: tuple[str, ...]) -> list[Hook]
             ("batch", "target_hidden_states"),
             extend,
             path.extend_prefill_begins,
-            path.extend_ended,
+            path.extend_prefill_ended,
         ),
         Hook(
             draft,
@@ -146,7 +146,7 @@ def _draft_hooks(loaded: Loaded, path: Path, own: tuple[str, ...]) -> list[Hook]
             ("batch", "batch_result"),
             extend,
             path.extend_decode_begins,
-            path.extend_ended,
+            path.extend_decode_ended,
         ),
     ]
     runners = (getattr(draft, name, None) for name in GRAPH_RUNNERS)

@@ -78,11 +78,32 @@ def install_fc(loaded: Loaded, path: Path, recorder: Recorder) -> None:
         return
     path.fc = guard = Guard("fc", (c.DRAFT_FC,), recorder)
 
-    def ran(*_args: Any) -> None:
-        guard.run(path.fc_ran)
+    def begins(_module: Any, taken: tuple[Any, ...]) -> None:
+        guard.run(path.fc_begins, *taken[:1])
+
+    def ran(_module: Any, _taken: Any, made: Any) -> None:
+        guard.run(path.fc_ran, _first(made))
 
     for fc in loaded.fcs:
+        fc.register_forward_pre_hook(begins)
         fc.register_forward_hook(ran)
+
+
+def install_embedding(loaded: Loaded, path: Path, recorder: Recorder) -> None:
+    """Watch the embedding of the loaded (first) draft likewise."""
+    if loaded.embedding is None or getattr(loaded.server_args, "enable_torch_compile", False):
+        return
+    guard = Guard("draft_embedding", (), recorder)
+
+    def ran(_module: Any, _taken: Any, made: Any) -> None:
+        guard.run(path.embedded, _first(made))
+
+    loaded.embedding.register_forward_hook(ran)
+
+
+def _first(made: Any) -> Any:
+    """SGLang's parallel layers give (output, bias)."""
+    return made[0] if isinstance(made, tuple) else made  # pyright: ignore[reportUnknownVariableType]
 
 
 def start(loaded: Loaded, recorder: Recorder) -> Path | None:
@@ -96,6 +117,7 @@ def start(loaded: Loaded, recorder: Recorder) -> Path | None:
         refused += more
         path.packing = guards.get("pack_aux_hidden_states")
         install_fc(loaded, path, recorder)
+        install_embedding(loaded, path, recorder)
         for boundary, reason in unreachable(loaded).items():
             recorder.ledger.disarm(boundary, reason, c.ARMING_OFF)
     else:

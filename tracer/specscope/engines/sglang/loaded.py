@@ -32,6 +32,8 @@ class Loaded:
     draft_runners: tuple[Any, ...] = ()
     fcs: tuple[Any, ...] = ()
     """The projection of each draft model that has one, see :data:`PROJECTIONS`."""
+    embedding: Any = None
+    """The embedding module of the (first) draft model."""
     fc_in: int | None = None
     fc_out: int | None = None
     target_hidden: int | None = None
@@ -148,6 +150,7 @@ def look(scheduler: Any) -> Loaded:
         draft_worker=draft_worker,
         draft_runners=runners,
         fcs=fcs,
+        embedding=find_embedding(runners[0].model) if runners else None,
         fc_in=_features(fc, "in_features", "input_size"),
         fc_out=_features(fc, "out_features", "output_size"),
         target_hidden=_features(target.model_config, "hidden_size"),
@@ -177,9 +180,20 @@ PROJECTIONS: Final = ("fc", "eh_proj", "input_proj", "pre_projection")
 
 def find_fc(model: Any) -> Any:
     """Return the projection module of a draft model, the one nearest to its root, or ``None``."""
-    named = [
-        (name, module) for name, module in model.named_modules() if name.rsplit(".", 1)[-1] in PROJECTIONS
-    ]
+    return _nearest(model, PROJECTIONS)
+
+
+EMBEDDINGS: Final = ("embed_tokens", "word_embeddings", "wte", "tok_embeddings")
+"""Names of the module that embeds the draft's input tokens."""
+
+
+def find_embedding(model: Any) -> Any:
+    """Return the embedding module of a draft model, the one nearest to its root, or ``None``."""
+    return _nearest(model, EMBEDDINGS)
+
+
+def _nearest(model: Any, names: tuple[str, ...]) -> Any:
+    named = [(name, module) for name, module in model.named_modules() if name.rsplit(".", 1)[-1] in names]
     return min(named, key=lambda pair: pair[0].count("."))[1] if named else None
 
 

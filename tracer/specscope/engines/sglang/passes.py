@@ -14,7 +14,8 @@ from typing import Any, Final
 from specscope import convention as c
 from specscope.contracts import VERIFY, Contract
 from specscope.copies import Copy
-from specscope.records import Crossing, DraftExtend, Expectation, HiddenStats, Ids, VerifyStep
+from specscope.engines.sglang.looks import Looking
+from specscope.records import Crossing, DraftExtend, Expectation, Ids, VerifyStep
 
 IN_TARGET: Final = "target"
 IN_PROPOSE: Final = "propose"
@@ -34,9 +35,6 @@ class Extend:
     fed_width: int
     dtype: str
     uids: tuple[str, ...]
-    hidden: tuple[HiddenStats | None, ...] = ()
-    row_stats: bytes | None = None
-    spans: tuple[Ids, Ids] | None = None
     done: bool = False
     graph: bool = False
     buffer_width: int | None = None
@@ -74,7 +72,9 @@ class Pass:
     cached: Ids = ()
     weight_version: int = 0
     sampled: bool = False
-    """Whether confidence and the target's view are taken in this step."""
+    """Whether confidence, the target's view and, after verify, looks at hidden states are taken."""
+    looking: Looking | None = None
+    """Looks at hidden states under way, ``None``: none are taken."""
     inside: str = IN_TARGET
     packed: int | None = None
     """Aux hidden states that the target packed; ``None``: its packing was not called."""
@@ -157,12 +157,10 @@ def extend_record(one: Pass, extend: Extend, fc_in: int | None, counts: Counts) 
         aux_states=one.aux_states,
         fc_in=fc_in,
         fc_ran=one.fc_ran,
-        hidden=extend.hidden,
+        hidden=(),
         expected=counts.extend_expected,
         crossed=counts.extend_crossed,
         confidence=None if extend.confidence is None else extend.confidence.reals(),
-        row_stats=extend.row_stats,
-        spans=extend.spans,
     )
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from itertools import accumulate
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
 from specscope.contracts import PREFILL, VERIFY, Contract, contract
 from specscope.copies import Copies
-from specscope.engines.sglang import commit, conclude, hidden, passes, sanity
+from specscope.engines.sglang import commit, conclude, passes, sanity
 from specscope.engines.sglang.hooks import Guard
 from specscope.engines.sglang.loaded import WITHOUT_STEPS, Loaded
+from specscope.engines.sglang.looks import Looks
 from specscope.engines.sglang.passes import Counts, Drafted, Extend, Pass
 from specscope.engines.sglang.requests import Requests, uids_of
 from specscope.engines.sglang.sampling import Sampling
@@ -62,10 +63,10 @@ class Path:
         self._batch: tuple[list[Any], tuple[str, ...], tuple[int, ...]] = ([], (), ())
         self._padding = PADDING.get(loaded.algorithm)
         self._takes_drafts = loaded.emits or recorder.ranks is not None
-        self._statistics = Guard("hidden_statistics", (), recorder, within=True)
-        self._statistics.armed = recorder.settings.at_least(c.DETAIL_STEPS) and loaded.emits
         self.copies = Copies(recorder.missed)
         self.sampling = Sampling(recorder, loaded, self.copies)
+        self.looks = Looks(recorder, loaded, self.copies)
+        self._look = self.looks.guard.run
         self.weight_version = 0
         """Raised by whoever sees the engine take new weights."""
         self.sees_propose = False
@@ -103,6 +104,8 @@ class Path:
             sampled=self.sampling.takes(step),
             weight_version=self.weight_version,
         )
+        if prefill or self._now.sampled:
+            self._look(self.looks.open, self._now)
 
     def forward_ended(self, _token: Any, result: Any, _batch: Any, *_args: Any, **_kwargs: Any) -> None:
         """After it: conclude what could not be seen from shapes, then tell of the pass."""
@@ -118,6 +121,7 @@ class Path:
         if one.kind == PREFILL:
             counts = self._counts(one)
             self._tell(PrefillPass(one.t_ns, one.step, one.uids, one.cached, counts.expected, counts.crossed))
+            self._tell_looks(one)
             self._tell_extend(one, counts)
             return
         setattr(result, PASS, one)
@@ -127,7 +131,7 @@ class Path:
 
     # --- target: aux hidden states ----------------------------------------------------------------
 
-    def packed(self, _token: Any, _result: Any, aux_hidden_states: Any) -> None:
+    def packed(self, _token: Any, result: Any, aux_hidden_states: Any) -> None:
         """After ``pack_aux_hidden_states``: a list of states, or one tensor that holds them packed."""
         one = self._now
         if one is None or one.inside != passes.IN_TARGET:
@@ -137,6 +141,8 @@ class Path:
         elif self._loaded.target_hidden:
             one.packed = aux_hidden_states.shape[-1] // self._loaded.target_hidden
         one.cross(CAPTURED)
+        if one.looking is not None:
+            self._look(self.looks.packed, one, result)
 
     # --- draft: proposal, forwards, fc, map ---------------------------------------------------------
 
@@ -175,17 +181,34 @@ class Path:
             one.cross((c.DRAFT_FORWARD, c.SELF_FED, mode))
             if one.sampled:
                 self.sampling.forwarded(one, result.logits_output.next_token_logits)
+            if one.looking is not None:
+                self._look(self.looks.carried, one, result.logits_output.hidden_states)
 
-    def fc_ran(self, *_args: Any) -> None:
-        """In a forward hook of the draft's fc module."""
+    def fc_begins(self, states: Any) -> None:
+        """In a pre-forward hook of the draft's fc module: what it takes [rows, width]."""
+        one = self._now
+        if one is not None and one.looking is not None and one.inside == passes.IN_EXTEND:
+            self._look(self.looks.entered_fc, one, states)
+
+    def fc_ran(self, states: Any) -> None:
+        """In a forward hook of the draft's fc module: what it made [rows, width]."""
         one = self._now
         if one is None:
             return
         if one.inside == passes.IN_EXTEND and one.extend is not None:
             one.extend.fc_ran += 1
             one.cross(FC_TARGET_FED)
+            if one.looking is not None:
+                self._look(self.looks.left_fc, one, states)
         else:
             one.cross(FC_SELF_FED)
+
+    def embedded(self, states: Any) -> None:
+        """In a forward hook of the draft's embedding module: [rows, width]."""
+        one = self._now
+        if one is None or one.looking is None or one.inside == passes.IN_TARGET:
+            return
+        self._look(self.looks.embedded, one, states, target_fed=one.inside == passes.IN_EXTEND)
 
     def graph_replayed(self, _token: Any, result: Any, runner: Any, *_args: Any, **_kwargs: Any) -> None:
         """After ``execute`` (of several layers: ``replay``) of one of the draft's CUDA graph runners."""
@@ -214,10 +237,12 @@ class Path:
         self, batch: Any, target_hidden_states: Any, *_args: Any, **_kwargs: Any
     ) -> str:
         """Before ``_draft_extend_for_prefill``: states are [tokens, width], ``None`` for STANDALONE."""
+        outer = self._extend_begins(target_hidden_states)
+        one = self._now
         # An idle rank of data-parallel attention comes here too, and has no lengths at all.
-        lengths: list[int] = [] if self._now is None else list(batch.extend_lens)
-        starts = list(accumulate(lengths, initial=0))[:-1]
-        return self._extend_begins(target_hidden_states, starts, lengths)
+        if one is not None and one.looking is not None:
+            self._look(self.looks.fed_prefill, one, target_hidden_states, batch)
+        return outer
 
     def extend_decode_begins(self, batch: Any, batch_result: Any, *_args: Any, **_kwargs: Any) -> str:
         """Before ``_draft_extend_for_decode``: states are [rows * nodes, width], ``None`` for STANDALONE.
@@ -225,31 +250,37 @@ class Path:
         Each request has one block of ``nodes`` rows with the kept ones in front (accepted drafts and the
         root): only these are looked at, the rest is overwritten later.
         """
-        one, lengths = self._now, list[int]()
-        if one is not None and one.sampled and hidden.on_host(batch_result.accept_lens):
-            lengths = batch_result.accept_lens.tolist()
-        nodes = batch_result.speculative_num_draft_tokens
-        starts = [row * nodes for row in range(len(lengths))]
-        return self._extend_begins(batch_result.logits_output.hidden_states, starts, lengths)
-
-    def _extend_begins(self, states: Any, starts: list[int], lengths: list[int]) -> str:
-        outer = self._enter(passes.IN_EXTEND)
+        states = batch_result.logits_output.hidden_states
+        outer = self._extend_begins(states)
         one = self._now
-        if one is None:
-            return outer
-        one.extend = extend = Extend(
-            t_ns=time.monotonic_ns(),
-            fed_width=0 if states is None else int(states.shape[-1]),
-            dtype="" if states is None else str(states.dtype).removeprefix("torch."),
-            uids=one.uids,
-        )
-        if lengths and len(lengths) == len(one.uids) and hidden.on_host(states):
-            # Guarded apart: should they fail, what was fed and whether fc ran is still told.
-            self._statistics.run(hidden.look, extend, states, starts, lengths)
+        if one is not None and one.looking is not None:
+            nodes: int = batch_result.speculative_num_draft_tokens
+            self._look(self.looks.fed_verify, one, states, nodes)
         return outer
 
-    def extend_ended(self, token: str, _result: Any, *_args: Any, **_kwargs: Any) -> None:
-        """After either of them."""
+    def _extend_begins(self, states: Any) -> str:
+        outer = self._enter(passes.IN_EXTEND)
+        one = self._now
+        if one is not None:
+            one.extend = Extend(
+                t_ns=time.monotonic_ns(),
+                fed_width=0 if states is None else int(states.shape[-1]),
+                dtype="" if states is None else str(states.dtype).removeprefix("torch."),
+                uids=one.uids,
+            )
+        return outer
+
+    def extend_prefill_ended(self, token: str, result: Any, *_args: Any, **_kwargs: Any) -> None:
+        """After it: what the first draft step starts from."""
+        self._extend_ended(token, result)
+
+    def extend_decode_ended(
+        self, token: str, _result: Any, _batch: Any, batch_result: Any, *_args: Any, **_kwargs: Any
+    ) -> None:
+        """After it: likewise."""
+        self._extend_ended(token, batch_result.next_draft_input)
+
+    def _extend_ended(self, token: str, next_draft_input: Any) -> None:
         one = self._now
         if one is None:
             return
@@ -259,6 +290,8 @@ class Path:
             extend.done = True
             one.cross((c.DRAFT_EXTEND, c.TARGET_FED, c.GRAPH if extend.graph else c.EAGER))
             self.sampling.extended(one, extend)
+        if one.looking is not None:
+            self._look(self.looks.extended, one, getattr(next_draft_input, "hidden_states", None))
 
     # --- verify and commit --------------------------------------------------------------------------
 
@@ -335,6 +368,8 @@ class Path:
         one = self._now
         if one is not None and one.sampled:
             self.sampling.accepted(one, verify_input, logits_output, result)
+        if one is not None and one.looking is not None:
+            self._look(self.looks.accepted, one, result[2])
 
     def commit_begins(self, _processor: Any, batch: Any, result: Any) -> Before | None:
         """Before ``process_batch_result_decode``: output tokens and whether over, of each request."""
@@ -381,6 +416,7 @@ class Path:
             drafts = None if record.drafts is None else record.drafts[0]
             ranks.add(one.step, drafts, bytes(record.accepted) + record.committed[0])
         self._tell(record)
+        self._tell_looks(one, record.accepted, record.before)
         self._tell_extend(one, counts)
 
     def close(self) -> None:
@@ -414,9 +450,16 @@ class Path:
         return None if self._loaded.algorithm in WITHOUT_STEPS else self._shape.steps
 
     def _give_up(self, one: Pass) -> None:
+        one.looking = None
         counts = self._counts(one)
         self._tell(passes.given_up(one, counts))
         self._tell_extend(one, counts)
+
+    def _tell_looks(self, one: Pass, accepted: Sequence[int] = (), before: Sequence[int] = ()) -> None:
+        if one.looking is not None:
+            after = "verify" if one.kind == VERIFY else "prefill"
+            graph = one.extend is not None and one.extend.graph
+            self._look(self.looks.tell, one, after, c.GRAPH if graph else c.EAGER, accepted, before)
 
     def _tell_extend(self, one: Pass, counts: Counts) -> None:
         if one.extend is not None:
