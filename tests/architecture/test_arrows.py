@@ -16,7 +16,7 @@ ROOMS = {
 # What the backend may take from the tracer: definitions of the wire, never the machinery.
 SHARED = {
     "convention", "columns", "chunks", "hidden", "hidden_rollup", "packed_rows", "identity", "clock",
-    "ledger", "rollup", "records", "version",
+    "ledger", "rollup", "records", "reference_file", "version",
 }  # fmt: skip
 HEAVY = {"torch", "sglang", "vllm", "transformers", "triton"}
 

@@ -97,6 +97,47 @@ def decode(
         typer.echo(json.dumps(dict(zip(decoded, row, strict=True))))
 
 
+@app.command()
+def fingerprint(
+    target: Annotated[Path, typer.Option(help="Folder of the target's checkpoint.")],
+    prompts: Annotated[Path, typer.Option(help="Prompts as a JSON list or JSON lines: ids or text.")],
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    draft: Annotated[
+        Path | None, typer.Option(help="Folder of its EAGLE-3 draft: fc and embeddings too.")
+    ] = None,
+    more: Annotated[
+        int,
+        typer.Option("--continue", min=0, max=4096, help="Tokens of the target's own greedy choice to add."),
+    ] = 0,
+    layers: Annotated[
+        str,
+        typer.Option(help="Hidden states to take, as 2,4,5 (inputs of those layers); default: as SGLang."),
+    ] = "",
+    send: Annotated[
+        str | None, typer.Option(help="Server to post the file to, e.g. http://localhost:4318.")
+    ] = None,
+    workspace: Annotated[str, typer.Option(help="Workspace there.")] = "default",
+    device: Annotated[str, typer.Option(help="cpu, or cuda.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16.")] = "float32",
+) -> None:
+    """Run a target over prompts and write what its hidden states are, to compare engines with."""
+    from specscope.reference import Problem, run
+    from specscope.reference.command import fingerprint as make
+    from specscope.reference.make import Wanted
+
+    numbers = [part.strip() for part in layers.split(",")] if layers else []
+    if not all(part.isascii() and part.isdigit() for part in numbers):
+        _fail(f"--layers {layers!r}: whole numbers with commas between them are wanted, such as 2,4,5")
+    if dtype not in run.DTYPES:
+        _fail(f"--dtype {dtype!r} is none of {', '.join(run.DTYPES)}")
+    chosen = tuple(map(int, numbers)) or None
+    wanted = Wanted(target, draft, prompts, chosen, more, device, dtype)
+    try:
+        make(wanted, out, send, workspace, lambda told: typer.echo(told, err=True))
+    except Problem as problem:
+        _fail(str(problem))
+
+
 def _fail(message: str) -> NoReturn:
     typer.echo(message, err=True)
     raise typer.Exit(1)
@@ -133,7 +174,7 @@ def main() -> None:
     """Run the command line."""
     found = {entry.name: entry for entry in entry_points(group=GROUP)}
     asked = next((a for a in sys.argv[1:] if not a.startswith("-")), None)
-    own = {"version", "settings", "decode"}
+    own = {"version", "settings", "decode", "fingerprint"}
     # Loading the server takes a second: not for the tracer's own commands.
     for name, entry in sorted(found.items()):
         if asked not in own and (asked not in found or asked == name):

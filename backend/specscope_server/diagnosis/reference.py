@@ -1,0 +1,264 @@
+"""Hidden states of an engine against those of a reference run, token by token. Pure functions.
+
+Under greedy and under sampled decoding alike verification keeps the target's tokens, so at the same tokens
+a sound engine holds the same states, whatever the draft does. The measure is the **relative error**
+sqrt(sum |x - y|**2 / sum |y|**2), not the cosine, which a change of scale leaves at 1. It is 0 for equal
+rows, |1 - s| for x = s y, and sqrt(2) for a rotation (:mod:`specscope_server.diagnosis.relative_error`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from specscope import convention, hidden
+from specscope.hidden import HiddenRow
+from specscope.reference_file import Passage, Track
+
+from specscope_server.diagnosis.relative_error import NOTHING, Array, Estimate, Sums, square_distance
+
+EQUAL: Final = 0.1
+"""Relative error below which a slot is taken for a slot of the reference. Rounding to bfloat16 in the engine
+gives 0.004 to 0.05, the neighbouring layer of the tiny target 0.34."""
+_MOST_LEVEL: Final = 128 * hidden.PER_OCTAVE
+"""Level of the largest float32; :data:`hidden.NO_LEVEL` is that of the smallest."""
+SHIFTS: Final = (-1, 1)
+"""Offsets of position that are tried: rows of the token before (stale), or of the one behind."""
+MAX_SERIES: Final = 4096
+"""Tokens of one place and slot whose own errors are given."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """One place and slot of an engine against all slots of the reference at that place, and against shifts.
+
+    ``recorded`` counts the engine's rows that have a fingerprint, whether or not the reference knows their
+    tokens. ``against`` has one entry a slot of the reference; ``shifted`` is by offset, against the slot of
+    the same number. ``errors`` are those of the single tokens at ``positions`` (the first
+    :data:`MAX_SERIES`), each with an error of its own of about a quarter of its value.
+    """
+
+    place: str
+    slot: int
+    recorded: int
+    against: tuple[Sums, ...]
+    shifted: Mapping[int, Sums]
+    positions: tuple[int, ...] = ()
+    errors: tuple[float, ...] = ()
+
+    def __add__(self, other: Pairs) -> Pairs:
+        """Return both together, of the same place and slot of two requests; without the single tokens.
+
+        Raises:
+            ValueError: the references have different slots there.
+        """
+        return Pairs(
+            self.place,
+            self.slot,
+            self.recorded + other.recorded,
+            tuple(a + b for a, b in zip(self.against, other.against, strict=True)),
+            {shift: self.shifted[shift] + other.shifted[shift] for shift in SHIFTS},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SlotComparison:
+    """What is told of one place and slot. ``None``: nothing was compared there.
+
+    ``against`` are the relative errors to each slot of the reference, ``equals`` the slot that it is
+    (:data:`EQUAL`), ``shifted`` the relative error to rows that many positions further. ``median_error`` is
+    that of the single tokens, which a few tokens of large states (the first one of a text) do not rule.
+    """
+
+    place: str
+    slot: int
+    recorded: int
+    estimate: Estimate | None
+    median_error: float | None
+    against: tuple[float | None, ...]
+    equals: int | None
+    shifted: Mapping[int, float | None]
+    positions: tuple[int, ...] = ()
+    errors: tuple[float, ...] = ()
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of one place and slot as they come."""
+
+    positions: list[Array] = field(default_factory=list[Array])
+    rms: list[Array] = field(default_factory=list[Array])
+    projections: list[Array] = field(default_factory=list[Array])
+
+
+def common_prefix(one: Sequence[int | None], other: Sequence[int]) -> int:
+    """Return how many tokens two sequences share from their start; ``None`` (not known) ends it."""
+    length = min(len(one), len(other))
+    return next((i for i in range(length) if one[i] != other[i]), length)
+
+
+def known_ids(prompt: Sequence[int], steps: Iterable[Mapping[str, object]]) -> list[int | None]:
+    """Return the ids of a request's prompt and output as far as its steps tell them, in order.
+
+    ``steps`` are rows as of :class:`specscope.chunks.StepRow`, in order. The first output token comes from a
+    prefill, so a ``None`` stands there unless the step behind tells its ``root``.
+    """
+    ids: list[int | None] = list(prompt)
+    for step in steps:
+        context, output, root = step.get("context"), step.get("output_ids"), step.get("root")
+        if step.get("overshoot") or not isinstance(context, int) or not isinstance(output, Sequence):
+            continue
+        if not len(ids) <= context <= len(ids) + 1:
+            break  # a step is missing: what follows is not known to follow. A prefill commits one token.
+        ids += [None] * (context - len(ids))
+        if isinstance(root, int) and context > len(prompt):
+            ids[context - 1] = root
+        ids += [one if isinstance(one, int) else None for one in cast("Sequence[object]", output)]
+    return ids
+
+
+def compare(
+    rows: Iterable[HiddenRow],
+    ids: Sequence[int | None],
+    passage: Passage,
+    same_as: Mapping[str, str],
+) -> list[Pairs]:
+    """Return every place and slot of a request's target-fed rows that the reference has numbers of.
+
+    ``ids`` are those of the request (:func:`known_ids`), ``same_as`` is the file's. Compared are positions
+    up to which both have the same tokens: a state at position p depends on the tokens up to p, the
+    embedding there on the token p + 1. Places are in the order in which they come.
+    """
+    shared = common_prefix(ids, passage.ids)
+    tracks: dict[str, dict[int, Track]] = {}
+    for track in passage.tracks:
+        tracks.setdefault(track.place, {})[track.slot] = track
+    found: dict[tuple[str, int], _Rows] = {}
+    for row in rows:
+        if row.source == convention.TARGET_FED and row.draft_step == 0 and row.fingerprints:
+            _take(found.setdefault((row.place, row.slot), _Rows()), row)
+    pairs: list[Pairs] = []
+    for (place, slot), taken in sorted(found.items(), key=lambda item: _order(*item[0])):
+        slots = tracks.get(same_as.get(place, place), {})
+        if slots and taken.rms:
+            known = shared - 1 if place == hidden.EMBEDDING else shared
+            pairs.append(_pairs(place, slot, taken, slots, known))
+    return pairs
+
+
+def conclude(pairs: Pairs) -> SlotComparison:
+    """Return what is told of one place and slot."""
+    estimates = [sums.estimate() for sums in pairs.against]
+    errors = [None if one is None else one.relative_error for one in estimates]
+    told = [(error, slot) for slot, error in enumerate(errors) if error is not None]
+    least = min(told, default=None)
+    shifted = {shift: sums.estimate() for shift, sums in pairs.shifted.items()}
+    return SlotComparison(
+        place=pairs.place,
+        slot=pairs.slot,
+        recorded=pairs.recorded,
+        estimate=estimates[pairs.slot] if pairs.slot < len(estimates) else None,
+        median_error=float(np.median(pairs.errors)) if pairs.errors else None,
+        against=tuple(errors),
+        equals=least[1] if least is not None and least[0] < EQUAL else None,
+        shifted={shift: None if one is None else one.relative_error for shift, one in shifted.items()},
+        positions=pairs.positions,
+        errors=pairs.errors,
+    )
+
+
+def _order(place: str, slot: int) -> tuple[int, int]:
+    return (hidden.PLACES.index(place) if place in hidden.PLACES else len(hidden.PLACES)), slot
+
+
+def _take(into: _Rows, row: HiddenRow) -> None:
+    """Add a row of the wire; what makes no sense in it is left out."""
+    levels = row.levels or []
+    if any(abs(level) > _MOST_LEVEL for level in levels):
+        return
+    try:
+        rms, projections = hidden.restore(levels, row.fingerprints or [])
+    except ValueError:
+        return
+    unknown = sum(level == hidden.NO_LEVEL for level in levels)
+    if unknown and unknown == row.zero_rows:
+        # No level means all zero, or not finite; here every one of them is told to be the former.
+        empty = np.isnan(rms)
+        rms = np.where(empty, 0.0, rms)
+        projections = np.where(empty[:, None], 0.0, projections)
+    into.positions.append(row.position + np.arange(len(rms), dtype=np.float64))
+    into.rms.append(rms)
+    into.projections.append(projections)
+
+
+def _pairs(place: str, slot: int, taken: _Rows, tracks: Mapping[int, Track], known: int) -> Pairs:
+    positions = np.concatenate(taken.positions).astype(np.int64)
+    rms = np.concatenate(taken.rms)
+    projections = np.concatenate(taken.projections)
+    sound = np.isfinite(rms) & (positions >= 0) & (positions < known)
+    positions, rms, projections = positions[sound], rms[sound], projections[sound]
+    own = (rms, projections)
+    against = tuple(
+        _sums(own, positions, tracks[number], known) if number in tracks else NOTHING
+        for number in range(max(tracks) + 1)
+    )
+    mine = tracks.get(slot)
+    series = _series(own, positions, mine, known) if mine is not None else ((), ())
+    return Pairs(
+        place,
+        slot,
+        sum(len(one) for one in taken.rms),
+        against,
+        {shift: NOTHING if mine is None else _sums(own, positions + shift, mine, known) for shift in SHIFTS},
+        *series,
+    )
+
+
+def _chosen(
+    own: tuple[Array, Array], positions: NDArray[np.int64], track: Track, known: int
+) -> tuple[NDArray[np.bool_], Array, Array, Array, Array]:
+    """Return which rows have one in the track, and (rms, projections) of both sides there."""
+    inside = (positions >= 0) & (positions < min(known, len(track.rms)))
+    at = positions[inside]
+    rms, projections = track.rms[at].astype(np.float64), track.projections[at].astype(np.float64)
+    finite = np.isfinite(rms) & np.isfinite(projections).all(axis=1)
+    inside[inside] = finite
+    return inside, own[0][inside], own[1][inside], rms[finite], projections[finite]
+
+
+def _sums(own: tuple[Array, Array], positions: NDArray[np.int64], track: Track, known: int) -> Sums:
+    _, rms, projections, other_rms, other = _chosen(own, positions, track, known)
+    square = float((rms**2).sum())
+    return Sums(
+        len(rms),
+        # Rounding to whole units adds its variance to each squared projection, and to nothing else.
+        (projections**2).sum(axis=0) - hidden.UNIT_VARIANCE * square,
+        (other**2).sum(axis=0),
+        (projections * other).sum(axis=0),
+        square,
+        float((other_rms**2).sum()),
+    )
+
+
+def _series(
+    own: tuple[Array, Array], positions: NDArray[np.int64], track: Track, known: int
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return positions in order and the relative error of each; a row of the reference of zeros has none."""
+    inside, rms, projections, other_rms, other = _chosen(own, positions, track, known)
+    there = positions[inside]
+    order = np.argsort(there, kind="stable")
+    order = order[other_rms[order] > 0][:MAX_SERIES]
+    rms, projections, other_rms, other = rms[order], projections[order], other_rms[order], other[order]
+    moments = np.stack(
+        [
+            (projections**2).mean(axis=1) - hidden.UNIT_VARIANCE * rms**2,
+            (other**2).mean(axis=1),
+            (projections * other).mean(axis=1),
+        ]
+    )
+    square = square_distance(moments, np.stack([rms**2, other_rms**2])) / np.maximum(other_rms**2, 1e-300)
+    errors = np.sqrt(np.maximum(square, 0.0))
+    return tuple(there[order].tolist()), tuple(errors.tolist())

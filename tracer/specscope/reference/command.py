@@ -1,0 +1,88 @@
+"""The command: a reference into a file, and to a server where one is named."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from specscope.reference import Problem
+from specscope.reference.make import Say, Wanted, make
+from specscope.settings import without_userinfo
+
+PATH: Final = "/api/v1/references"
+SECONDS: Final = 120
+
+
+def fingerprint(wanted: Wanted, out: Path, send_to: str | None, workspace: str, say: Say) -> None:
+    """Write a reference to ``out`` and post it to the server at ``send_to``.
+
+    Raises:
+        Problem: it cannot be made, written or sent; a file that was there before is left as it was.
+    """
+    if send_to is not None:
+        address(send_to, workspace)  # a mistyped one is said before the work
+    written = _write(make(wanted, say), out)
+    say(f"wrote {out}: {written} sequences")
+    if send_to is not None:
+        told = send(out, send_to, workspace)
+        say(f"the server at {without_userinfo(send_to)} has it as {told.get('reference_uid')}")
+
+
+def _write(lines: Iterable[str], out: Path) -> int:
+    """Write lines to a file that appears when it is whole; return how many sequences they hold."""
+    partial = out.with_name(f"{out.name}.partial")
+    count = -2  # the first and the last line are no sequences
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(line)
+                count += 1
+        partial.replace(out)
+    except OSError as error:
+        raise Problem(f"cannot write {out}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return count
+
+
+def address(server: str, workspace: str) -> str:
+    """Return where a server takes references.
+
+    Raises:
+        Problem: its address is none of HTTP.
+    """
+    if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).hostname:
+        raise Problem(f"--send {server!r} is no address of a server, such as http://localhost:4318")
+    return f"{server.rstrip('/')}{PATH}?workspace={quote(workspace, safe='')}"
+
+
+def send(file: Path, server: str, workspace: str) -> dict[str, Any]:
+    """Post a file and return what the server answered.
+
+    Raises:
+        Problem: the server is away or does not take it; the file stays.
+    """
+    place = without_userinfo(server)
+    request = urllib.request.Request(
+        address(server, workspace), data=file.read_bytes(), headers={"Content-Type": "application/jsonl"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise Problem(f"{place} did not take {file}: {error.code}, {_reason(error)}") from error
+    except (OSError, ValueError) as error:
+        raise Problem(f"cannot send {file} to {place}: {error}; it is kept, send it again") from error
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        told = json.load(error)["error"]
+        return f"{told['message']} {told['hint']}".strip()
+    except (OSError, ValueError, KeyError, TypeError):
+        return str(error.reason)

@@ -1,0 +1,326 @@
+"""The file of a reference: what a sound run of a target holds at each token, to compare an engine with.
+
+JSON lines, UTF-8. The first line names format, version and facts; then one line a sequence of tokens; the
+last says how many sequences there were, so that a file that was cut off is noticed. The numbers of a
+sequence are one packed blob (:mod:`specscope.columns`) in base64. ``docs/reference/fingerprint.md`` has all
+names. Nothing in a file depends on when or where it was made: the same run gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from specscope import columns, tensorstats
+from specscope.hidden import PLACES, PROJECTIONS
+
+FORMAT: Final = "specscope-reference"
+VERSION: Final = 1
+MAX_TOKENS: Final = 32_768
+"""Tokens of one sequence: its numbers in five tracks take 8 MiB."""
+MAX_SEQUENCES: Final = 4096
+MAX_TRACKS: Final = 64
+MAX_ID: Final = (1 << 31) - 1
+_MAX_RAW: Final = 64 << 20
+_PROJECTED: Final = tuple(f"p{j}" for j in range(PROJECTIONS))
+
+Floats = NDArray[np.float32]
+
+
+class ReferenceFileError(ValueError):
+    """A file that is no reference that can be read here; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A checkpoint: the name of its folder, what its configuration states, SHA-256 of its tensor files."""
+
+    name: str
+    architecture: str
+    hidden_size: int
+    layers: int
+    vocab_size: int
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What holds for every sequence of a file.
+
+    ``aux_layers`` are indices into the target's hidden states, slot by slot: index i is the input of layer
+    i, which is the output of layer i - 1. ``same_as`` maps a place to the place whose rows are its rows too.
+    ``dtype`` is that of the run, ``seed`` that of the projections' signs, ``made_with`` names versions.
+    """
+
+    target: Model
+    draft: Model | None
+    dtype: str
+    hidden_size: int
+    aux_layers: tuple[int, ...]
+    same_as: Mapping[str, str]
+    seed: int
+    made_with: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Track:
+    """What one place and slot held at the positions 0, 1, ... of a sequence.
+
+    ``rms`` [positions], ``projections`` [positions, PROJECTIONS] as :mod:`specscope.tensorstats` defines
+    them; NaN at a position whose row was not finite.
+    """
+
+    place: str
+    slot: int
+    rms: Floats
+    projections: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passage:
+    """A sequence of tokens: ``ids``, of which the first ``prompt_tokens`` were given, and its tracks."""
+
+    name: str
+    ids: tuple[int, ...]
+    prompt_tokens: int
+    tracks: tuple[Track, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A :class:`Passage` with its numbers still packed."""
+
+    name: str
+    ids: tuple[int, ...]
+    prompt_tokens: int
+    packed: bytes
+
+    def passage(self) -> Passage:
+        """Return it with its numbers.
+
+        Raises:
+            ReferenceFileError: they cannot be read, or are not those of this many tokens.
+        """
+        return Passage(self.name, self.ids, self.prompt_tokens, unpack(self.packed, len(self.ids)))
+
+
+# --- numbers of a sequence ------------------------------------------------------------------------
+
+
+def pack(tracks: Sequence[Track]) -> bytes:
+    """Pack tracks: one row a place, slot and position."""
+    lengths = [len(track.rms) for track in tracks]
+    packed: dict[str, columns.Column] = {
+        "place": [t.place for t, n in zip(tracks, lengths, strict=True) for _ in range(n)],
+        "slot": [t.slot for t, n in zip(tracks, lengths, strict=True) for _ in range(n)],
+        "rms": [value for t in tracks for value in t.rms.tolist()],
+    }
+    for j, name in enumerate(_PROJECTED):
+        packed[name] = [value for t in tracks for value in t.projections[:, j].tolist()]
+    # zlib: a reader may have no zstd.
+    return columns.encode(packed, codec=columns.ZLIB)
+
+
+def unpack(blob: bytes, tokens: int) -> tuple[Track, ...]:
+    """Return the tracks of a blob for a sequence of ``tokens`` tokens.
+
+    Raises:
+        ReferenceFileError: it is damaged, or has more tracks or positions than it may.
+    """
+    try:
+        found = columns.decode(blob, max_raw=_MAX_RAW, max_rows=MAX_TRACKS * MAX_TOKENS)
+    except columns.CodecError as error:
+        raise ReferenceFileError(f"its numbers cannot be read: {error}") from error
+    wanted: dict[str, type] = {"place": str, "slot": int, "rms": float} | dict.fromkeys(_PROJECTED, float)
+    for name, kind in wanted.items():
+        if name not in found:
+            raise ReferenceFileError(f"its numbers lack the column {name!r}")
+        if not all(isinstance(value, kind) for value in cast("list[object]", found[name])):
+            raise ReferenceFileError(f"its column {name!r} holds something else than {kind.__name__}")
+    places = cast("list[str]", found["place"])
+    slots = cast("list[int]", found["slot"])
+    rms = np.array(found["rms"], dtype=np.float32)
+    projections = np.array([found[name] for name in _PROJECTED], dtype=np.float32).T.reshape(-1, PROJECTIONS)
+    tracks: list[Track] = []
+    for place, slot, start, end in _runs(places, slots):
+        if place not in PLACES:
+            raise ReferenceFileError(f"it has numbers of a place {place[:40]!r} that is not known here")
+        if end - start > tokens:
+            raise ReferenceFileError(f"{place} slot {slot} has {end - start} positions for {tokens} tokens")
+        tracks.append(Track(place, slot, rms[start:end], projections[start:end]))
+    if len(tracks) > MAX_TRACKS or len({(t.place, t.slot) for t in tracks}) < len(tracks):
+        raise ReferenceFileError(f"its {len(tracks)} tracks are too many, or one comes twice")
+    return tuple(tracks)
+
+
+def _runs(places: Sequence[str], slots: Sequence[int]) -> Iterator[tuple[str, int, int, int]]:
+    """Yield (place, slot, first row, end) of each run of rows of one place and slot."""
+    start = 0
+    for index in range(1, len(places) + 1):
+        if index == len(places) or (places[index], slots[index]) != (places[start], slots[start]):
+            yield places[start], slots[start], start, index
+            start = index
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def lines(facts: Facts, passages: Iterable[Passage]) -> Iterator[str]:
+    """Yield the lines of a file, each with its line end; ``passages`` are taken one at a time."""
+    yield _line({"format": FORMAT, "version": VERSION, **asdict(facts)})
+    count = 0
+    for count, one in enumerate(passages, start=1):  # noqa: B007 - told in the last line
+        yield _line(
+            {
+                "name": one.name,
+                "ids": list(one.ids),
+                "prompt_tokens": one.prompt_tokens,
+                "rows": base64.b64encode(pack(one.tracks)).decode("ascii"),
+            }
+        )
+    yield _line({"end": count})
+
+
+def _line(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read(lines: Iterable[str | bytes]) -> tuple[Facts, list[Stored]]:
+    """Return the facts and the sequences of a file, whose lines are given; their numbers stay packed.
+
+    Raises:
+        ReferenceFileError: it is no reference, of another version or seed, cut off, or something in it makes
+            no sense; the message names the line.
+    """
+    facts: Facts | None = None
+    stored: list[Stored] = []
+    ended = False
+    for number, line in enumerate(lines, start=1):
+        try:
+            value = _parsed(line)
+            if ended:
+                raise ReferenceFileError("there is something behind the last line")
+            if facts is None:
+                facts = _facts(value)
+            elif "end" in value:
+                if value["end"] != len(stored):
+                    raise ReferenceFileError(
+                        f"it tells of {value['end']} sequences, and {len(stored)} came before it"
+                    )
+                ended = True
+            elif len(stored) == MAX_SEQUENCES:
+                raise ReferenceFileError(f"there are more than {MAX_SEQUENCES} sequences")
+            else:
+                stored.append(_stored(value))
+        except ReferenceFileError as error:
+            raise ReferenceFileError(f"line {number}: {error}") from error
+    if facts is None:
+        raise ReferenceFileError(f"the file is empty: a {FORMAT} file was expected")
+    if not ended:
+        raise ReferenceFileError(
+            f"the file is cut off: its last line, with the number of sequences, is missing after "
+            f"{len(stored)} of them; make it again, or copy it whole"
+        )
+    if not stored:
+        raise ReferenceFileError("the file has no sequence")
+    return facts, stored
+
+
+def _parsed(line: str | bytes) -> Mapping[str, Any]:
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError) as error:  # also what is not UTF-8
+        raise ReferenceFileError(
+            f"not JSON ({error}); the file may be cut off or no {FORMAT} file"
+        ) from error
+    if not isinstance(value, Mapping):
+        raise ReferenceFileError("not a JSON object")
+    return cast("Mapping[str, Any]", value)
+
+
+def _facts(value: Mapping[str, Any]) -> Facts:
+    if value.get("format") != FORMAT:
+        raise ReferenceFileError(f"not a {FORMAT} file: it does not say so in its first line")
+    version = value.get("version")
+    if version != VERSION:
+        raise ReferenceFileError(
+            f"it is of version {version!r} and this SpecScope reads version {VERSION}: make it again with "
+            "the 'specscope fingerprint' of this version"
+        )
+    seed = _number(value, "seed", (1 << 64) - 1)
+    if seed != tensorstats.SEED:
+        raise ReferenceFileError(
+            f"its projections use the signs of seed {seed}, engines those of seed {tensorstats.SEED}: the "
+            "two cannot be compared; make it again"
+        )
+    layers = _typed(value, "aux_layers", list)
+    if not all(type(one) is int and 0 <= one <= 4096 for one in layers) or not 0 < len(layers) <= MAX_TRACKS:
+        raise ReferenceFileError(f"'aux_layers' are no layer numbers: {str(layers)[:80]}")
+    return Facts(
+        target=_model(_typed(value, "target", dict)),
+        draft=None if value.get("draft") is None else _model(_typed(value, "draft", dict)),
+        dtype=_typed(value, "dtype", str)[:40],
+        hidden_size=_number(value, "hidden_size", 1 << 20),
+        aux_layers=tuple(layers),
+        same_as=_texts(value, "same_as"),
+        seed=seed,
+        made_with=_texts(value, "made_with"),
+    )
+
+
+def _model(value: Mapping[str, Any]) -> Model:
+    return Model(
+        name=_typed(value, "name", str)[:200],
+        architecture=_typed(value, "architecture", str)[:200],
+        hidden_size=_number(value, "hidden_size", 1 << 20),
+        layers=_number(value, "layers", 4096),
+        vocab_size=_number(value, "vocab_size", MAX_ID),
+        files=_texts(value, "files"),
+    )
+
+
+def _stored(value: Mapping[str, Any]) -> Stored:
+    ids = _typed(value, "ids", list)
+    if not 0 < len(ids) <= MAX_TOKENS:
+        raise ReferenceFileError(f"a sequence has {len(ids)} tokens, 1 to {MAX_TOKENS} may be")
+    if not all(type(one) is int and 0 <= one <= MAX_ID for one in ids):
+        raise ReferenceFileError("a sequence has token ids that are no whole numbers from 0 on")
+    prompt = _number(value, "prompt_tokens", len(ids))
+    try:
+        packed = base64.b64decode(_typed(value, "rows", str), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ReferenceFileError(f"'rows' is not base64: {error}") from error
+    stored = Stored(_typed(value, "name", str)[:200], tuple(ids), prompt, packed)
+    stored.passage()
+    return stored
+
+
+def _typed(value: Mapping[str, Any], name: str, kind: type[Any]) -> Any:
+    found = value.get(name)
+    if not isinstance(found, kind):
+        raise ReferenceFileError(f"{name!r} is {str(found)[:40]!r}, {kind.__name__} wanted")
+    return found
+
+
+def _number(value: Mapping[str, Any], name: str, most: int) -> int:
+    found = value.get(name)
+    if type(found) is not int or not 0 <= found <= most:
+        raise ReferenceFileError(f"{name!r} is {str(found)[:40]!r}, a whole number from 0 to {most} wanted")
+    return found
+
+
+def _texts(value: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    found = cast("dict[object, object]", _typed(value, name, dict))
+    if len(found) > 1000 or not all(isinstance(x, str) and len(x) <= 200 for x in (*found, *found.values())):
+        raise ReferenceFileError(f"{name!r} is no object of at most 1000 short texts")
+    return cast("Mapping[str, str]", found)
