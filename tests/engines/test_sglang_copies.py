@@ -49,11 +49,11 @@ made.zero_()
 torch.cuda.synchronize()
 assert one.block() == (torch.arange(6).numpy().tobytes(), 8, 3), "copied before the engine went on"
 # Copies nobody reads give their slots back when they have arrived.
-for _ in range(3 * module.SLOTS):
+for _ in range(3 * module.STEPS.slots):
     assert copies.start([tokens], [3]) is not None
     torch.cuda.synchronize()
 assert copies.missed[module.REFUSED] == 0
-assert copies.start([torch.zeros(module.SLOT_BYTES, device="cuda", dtype=torch.int64)], [1]) is None
+assert copies.start([torch.zeros(module.STEPS.slot_bytes, device="cuda", dtype=torch.int64)], [1]) is None
 assert copies.missed[module.REFUSED] == 1
 # Nothing is done while a graph is captured.
 graph = torch.cuda.CUDAGraph()

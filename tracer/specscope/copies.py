@@ -16,10 +16,22 @@ from typing import Any, Final
 
 from specscope.records import Block, Reals
 
-SLOTS: Final = 16
-"""Copies under way at most: two steps of the overlap schedule with a few each."""
-SLOT_BYTES: Final = 1 << 18
-"""Pinned bytes a slot: 256 requests of 16 nodes, tokens and tree, take 96 KiB."""
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """How many copies can be under way, and how many bytes each: all the pinned memory there will be."""
+
+    slots: int
+    slot_bytes: int
+
+
+STEPS: Final = Ring(16, 1 << 18)
+"""For drafts, trees and confidence, 4 MiB: two steps of the overlap schedule with a few copies each; 256
+requests of 16 nodes, tokens and tree, take 96 KiB."""
+LOOKS: Final = Ring(8, 1 << 20)
+"""For looks at hidden states, 8 MiB: one copy a pass, four passes late and those under way. A pass of 64
+requests of 4 nodes with 3 slots and all 14 columns takes 43 KiB for the aux hidden states and some 40 KiB for
+the rest of the draft path."""
 LATE: Final = "late"
 REFUSED: Final = "refused"
 _SIZES: Final = {"torch.int64": 8, "torch.int32": 4, "torch.float32": 4}
@@ -96,12 +108,13 @@ class Copy:
 class Copies:
     """Starts copies."""
 
-    def __init__(self, missed: Counter[str]) -> None:
+    def __init__(self, missed: Counter[str], ring: Ring = STEPS) -> None:
         """Count in ``missed`` what could not be handed over.
 
-        Takes no memory: pinned slots are made when the first device tensor comes.
+        Takes no memory: the pinned slots of ``ring`` are made when the first device tensor comes.
         """
         self.missed = missed
+        self._ring = ring
         self._free: list[Any] = []
         self._under_way: deque[Copy] = deque()
         self._stream: Any = None
@@ -137,7 +150,7 @@ class Copies:
             (tensor.numel() * tensor.element_size(), _SIZES[str(tensor.dtype)], width)
             for tensor, width in zip(tensors, widths, strict=True)
         ]
-        slot = self._slot(torch) if sum(count for count, _, _ in shapes) <= SLOT_BYTES else None
+        slot = self._slot(torch) if sum(count for count, _, _ in shapes) <= self._ring.slot_bytes else None
         if slot is None:
             self.missed[REFUSED] += 1
             return None
@@ -163,7 +176,8 @@ class Copies:
             # have another one, none is ours too.
             self._stream = torch.cuda.Stream(priority=-1)
             # One piece: pinning memory may wait for the device.
-            self._free.extend(torch.empty((SLOTS, SLOT_BYTES), dtype=torch.uint8, pin_memory=True).unbind())
+            size = (self._ring.slots, self._ring.slot_bytes)
+            self._free.extend(torch.empty(size, dtype=torch.uint8, pin_memory=True).unbind())
         if self._free:
             return self._free.pop()
         # The oldest is several steps old: its step was committed without it, or never will be.

@@ -71,9 +71,9 @@ def combine(found: Any, starts: Any, counts: Any) -> Any:
     """Return float32 [requests, slots, 7], :data:`SUMMED`, of ``found`` [n, slots, columns] of `reduce`.
 
     Of request i are ``counts[i]`` rows from row ``starts[i]`` on; rows of no request are left out. Both are
-    sequences of whole numbers or int64 tensors on the device of ``found``, which are not waited for. Every
-    row counts alike in mean and variance, also one with values that are not finite. A request without rows
-    has zeros.
+    sequences of whole numbers or int64 tensors on the device of ``found``, which are not waited for. In mean
+    and variance every row counts alike, also one with some values that are not finite; a row that has such
+    values and else none but zeros, or none at all, counts for nothing. A request without rows has zeros.
 
     Raises:
         ValueError: starts and counts differ in number, or, in host memory, name a row that is not there.

@@ -102,12 +102,14 @@ def combine(found: Any, starts: Any, counts: Any) -> Any:
         begin = np.cumsum(of) - of
         picked = rows[np.repeat(first[some] - begin, of) + np.arange(of.sum()), :, :6].astype(np.float64)
         picked[begin, :, 5] = 0.0
+        known = (picked[..., 3] == 0) | (picked[..., 2] > 0)
+        counted = np.maximum(np.add.reduceat(known.astype(np.float64), begin), 1.0)
         sums = np.add.reduceat(picked, begin)
-        mean = sums[..., 0] / of[:, None]
-        apart = np.add.reduceat((picked[..., 0] - np.repeat(mean, of, axis=0)) ** 2, begin)
+        mean = sums[..., 0] / counted
+        apart = np.where(known, picked[..., 0] - np.repeat(mean, of, axis=0), 0.0)
         made[some, :, 0] = of[:, None]
         made[some, :, 1] = mean
-        made[some, :, 2] = (sums[..., 1] + apart) / of[:, None]
+        made[some, :, 2] = (sums[..., 1] + np.add.reduceat(apart * apart, begin)) / counted
         made[some, :, 3] = np.maximum.reduceat(picked[..., 2], begin)
         made[some, :, 4:] = sums[..., 3:]
     return torch.from_numpy(made)

@@ -79,13 +79,15 @@ def combine(found: Any, starts: Any, counts: Any) -> Any:
     at = torch.arange(found.shape[0], device=found.device)
     inside = (at >= first) & (at < first + many)  # [requests, n]
     later = inside & (at != first)
-    of = many.clamp(min=1).float()
 
     def summed(of_rows: Any, where: Any = inside) -> Any:
         return torch.where(where[..., None], of_rows, 0.0).sum(1)
 
+    known = (found[..., 3] == 0) | (found[..., 2] > 0)
+    of = summed(known.float()).clamp(min=1)
     mean = summed(found[..., 0]) / of
-    variance = summed(found[..., 1] + (found[..., 0] - mean[:, None]).square()) / of
+    apart = torch.where(known, found[..., 0] - mean[:, None], 0.0)
+    variance = summed(found[..., 1] + apart.square()) / of
     rows = many.float().expand_as(mean)
     # A row more, so that there is one: no requests have rows where there are none.
     peaks = torch.where(inside[..., None], found[..., 2], 0.0)

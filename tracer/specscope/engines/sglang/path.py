@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
 from specscope.contracts import PREFILL, VERIFY, Contract, contract
-from specscope.copies import Copies
+from specscope.copies import LOOKS, Copies
 from specscope.engines.sglang import commit, conclude, passes, sanity
 from specscope.engines.sglang.hooks import Guard
 from specscope.engines.sglang.loaded import WITHOUT_STEPS, Loaded
@@ -65,7 +65,7 @@ class Path:
         self._takes_drafts = loaded.emits or recorder.ranks is not None
         self.copies = Copies(recorder.missed)
         self.sampling = Sampling(recorder, loaded, self.copies)
-        self.looks = Looks(recorder, loaded, self.copies)
+        self.looks = Looks(recorder, loaded, Copies(recorder.missed, LOOKS))
         self._look = self.looks.guard.run
         self.weight_version = 0
         """Raised by whoever sees the engine take new weights."""
