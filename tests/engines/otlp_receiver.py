@@ -15,8 +15,9 @@ from typing import Any
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from specscope import chunks
+from specscope import chunks, hidden
 from specscope import convention as c
+from specscope.hidden import HiddenRow
 from specscope.records import Crossing, Expectation
 
 Labels = tuple[tuple[str, str], ...]
@@ -29,6 +30,7 @@ class RequestTold:
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
     steps: list[chunks.StepRow] = field(default_factory=list[chunks.StepRow])
     extends: list[chunks.ExtendRow] = field(default_factory=list[chunks.ExtendRow])
+    hidden: list[HiddenRow] = field(default_factory=list[HiddenRow])
     expected: dict[Expectation, int] = field(default_factory=dict[Expectation, int])
     observed: dict[Crossing, int] = field(default_factory=dict[Crossing, int])
 
@@ -191,6 +193,8 @@ class Receiver:
                 one.steps += chunks.unpack_steps(attributes[c.CHUNK_STEPS])
             if c.CHUNK_EXTENDS in attributes:
                 one.extends += chunks.unpack_extends(attributes[c.CHUNK_EXTENDS])
+            if c.CHUNK_HIDDEN in attributes:
+                one.hidden += hidden.unpack(attributes[c.CHUNK_HIDDEN])
 
 
 def _attributes(pairs: list[KeyValue]) -> dict[str, Any]:

@@ -54,8 +54,9 @@ class HiddenRow:
     ``step``, ``after`` and ``mode`` as in :class:`specscope.chunks.ExtendRow`; ``source`` is ``target_fed``
     (``draft_step`` 0) or ``self_fed`` (from 1). ``position`` counts the tokens of prompt and output before
     the one whose forward gave the first of its ``rows``, the others follow; the embedding at a position is
-    that of the next token. Carries, and all that is self-fed, have the position of the last target-fed row;
-    what draft step k gives stands for the position k further. ``mean``, ``std`` (population) and ``max_abs``
+    that of the next token. Self-fed rows go on behind the last
+    target-fed row before them: draft step k has the position k further. The carry of draft step 0 has that of
+    the last target-fed row. ``mean``, ``std`` (population) and ``max_abs``
     are taken over all finite values, ``nonfinite`` counts the others,
     ``zero_rows`` the rows that are all zero, ``equal_rows`` those equal to the row before (the first row of
     a request is not compared). ``same_as`` names the place whose very tensor this was: the numbers are
@@ -92,7 +93,9 @@ class HiddenRow:
 
 HIDDEN_COLUMNS: Final = tuple(f.name for f in fields(HiddenRow))
 _TYPES: Final = packed_rows.types_of(HiddenRow)
-_REQUIRED: Final = HIDDEN_COLUMNS[: HIDDEN_COLUMNS.index("mean")]
+REQUIRED: Final = HIDDEN_COLUMNS[: HIDDEN_COLUMNS.index("mean")]
+DELTA: Final = ("step", "position")
+"""Columns that are stored as differences."""
 
 
 def pack(rows: Sequence[HiddenRow], *, codec: int | None = None) -> bytes:
@@ -101,7 +104,7 @@ def pack(rows: Sequence[HiddenRow], *, codec: int | None = None) -> bytes:
     Raises:
         CodecError: a value does not fit its column.
     """
-    return packed_rows.pack(rows, HIDDEN_COLUMNS, _TYPES, delta=("step", "position"), codec=codec)
+    return packed_rows.pack(rows, HIDDEN_COLUMNS, _TYPES, delta=DELTA, codec=codec)
 
 
 def unpack(blob: bytes) -> list[HiddenRow]:
@@ -110,7 +113,7 @@ def unpack(blob: bytes) -> list[HiddenRow]:
     Raises:
         CodecError: the blob is damaged, a column is missing or holds values of another kind.
     """
-    rows: list[dict[str, Any]] = packed_rows.unpack(blob, "hidden states", _TYPES, _REQUIRED, MAX_ROWS)
+    rows: list[dict[str, Any]] = packed_rows.unpack(blob, "hidden states", _TYPES, REQUIRED, MAX_ROWS)
     return [HiddenRow(**row) for row in rows]
 
 

@@ -1,181 +1,214 @@
-"""The hidden states of an engine pass, told as its batch, as rows of each request."""
+"""The hidden states of engine passes as the rows of their requests, from record to packed columns.
+
+One step of one request has some fourteen rows. As objects they would cost the exporter more than all else it
+does, so that they stay in arrays, one of each kind a pass, which its requests' chunks share until they close.
+"""
 
 from __future__ import annotations
 
-from array import array
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
+from specscope import columns, hidden
 from specscope import convention as c
-from specscope import hidden
-from specscope.chunks import ExtendRow
 from specscope.exporter import looks
-from specscope.hidden import HiddenRow
 from specscope.records import HiddenLook, HiddenPass
 
 ROW_RAW: Final = 160
 """Bytes of raw body that a row takes at most, without its levels and fingerprints."""
+FINGERPRINT_RAW: Final = 2 + hidden.PROJECTIONS
+MAX_NAMES: Final = 256
+"""Names of places, sources, modes that one engine may use: there are a dozen."""
 
-PASSES: Final = 4
-"""Passes whose fed states are remembered: the draft extend follows at once, others may come between."""
+_TEXTS: Final = ("after", "mode", "place", "source", "same_as")
+_WHOLE: Final = (
+    "step", "after", "mode", "place", "source", "draft_step", "slot", "position", "rows",
+    "nonfinite", "zero_rows", "equal_rows", "same_as", "levels",
+)  # fmt: skip
+"""Columns of :attr:`Part.whole`; that of the levels says how many there are, as many as fingerprints."""
+_AT: Final = {name: index for index, name in enumerate(_WHOLE)}
+_ABSENT: Final = -1
+_REALS: Final = ("mean", "std", "max_abs")
+MEAN_BITS: Final = 9
+"""A mean is kept in 2**-9 of the power of two below the rms: by chance alone it differs by more."""
+DEVIATION_BITS: Final = 10
+"""Bits of mantissa that are kept of a deviation, which is compared; a peak is read by its size."""
+PEAK_BITS: Final = 7
+
+Whole = NDArray[np.int64]
+Reals = NDArray[np.float32]
 
 
-def raw_size(rows: list[HiddenRow]) -> int:
-    """Return a bound of the raw body's bytes that rows of :func:`by_request` take."""
-    return sum([ROW_RAW + 2 * len(row.levels or ()) + len(row.fingerprints or ()) for row in rows])
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of one request in one pass; ``levels`` and ``units`` are of all its rows, in their order."""
 
+    whole: Whole
+    reals: Reals
+    levels: NDArray[np.int16]
+    units: NDArray[np.int8]
 
-@dataclass(slots=True)
-class _Look:
-    """A look as lists, [requests][slots] where it has slots."""
-
-    look: HiddenLook
-    found: looks.Reduced | None
-    rows: list[int]
-    reals: list[list[list[float | None]]]
-    """Mean, standard deviation and largest absolute value."""
-    counts: list[list[list[int]]]
-    """Values not finite, rows all zero, rows equal to the one before."""
-
-
-def by_request(
-    record: HiddenPass, reduced: list[looks.Reduced | None]
-) -> Iterator[tuple[int, list[HiddenRow]]]:
-    """Yield (index of the request, its rows); ``reduced`` has one entry a look, as :func:`reduce` gave it.
-
-    Raises:
-        ValueError: requests, positions and a look's counts differ in number.
-    """
-    read = [_read(look, found) for look, found in zip(record.looks, reduced, strict=True)]
-    fed = _fed_rows(record)
-    for index, _uid, position in zip(range(len(record.uids)), record.uids, record.positions, strict=True):
-        last = position + max(0, fed[index] - 1)
-        rows = [row for one in read for row in _rows(record, one, index, position, last)]
-        if rows:
-            yield index, rows
+    @property
+    def raw(self) -> int:
+        """Return a bound of the raw body's bytes that it takes."""
+        return ROW_RAW * len(self.whole) + FINGERPRINT_RAW * len(self.levels)
 
 
 def reduce(record: HiddenPass) -> list[looks.Reduced | None]:
     """Return the numbers of each look, ``None`` for one that is told as the tensor of another place.
 
+    Projections of self-fed passes are left out: nothing outside the draft gives what they could be held
+    against.
+
     Raises:
-        ValueError: see :func:`specscope.exporter.looks.reduce`.
+        ValueError: see :func:`specscope.exporter.looks.reduce`; or a look is of other requests.
     """
     for look in record.looks:
         if len(look.counts) != len(record.uids):
             raise ValueError(f"{look.place}: {len(look.counts)} counts for {len(record.uids)} requests")
-    return [looks.reduce(look) if look.data else None for look in record.looks]
+    return [
+        looks.reduce(look, fingerprints=look.source != c.SELF_FED) if look.data else None
+        for look in record.looks
+    ]
 
 
-def _fed_rows(record: HiddenPass) -> list[int]:
-    """Return how many rows the draft was fed of each request: the last one leads to its first proposal."""
-    fed = [0] * len(record.uids)
-    for look in record.looks:
-        if look.source == c.TARGET_FED and look.place != hidden.CARRY:
-            fed = [max(pair) for pair in zip(fed, look.counts, strict=True)]
-    return fed
-
-
-def _read(look: HiddenLook, found: looks.Reduced | None) -> _Look:
-    if found is None:
-        return _Look(look, None, list(look.counts), [], [])
-    reals = (found.mean, np.sqrt(found.spread), found.max_abs)
-    return _Look(
-        look,
-        found,
-        found.rows.tolist(),
-        [looks.rounded(one) for one in reals],
-        [one.tolist() for one in (found.nonfinite, found.zero, found.equal)],
-    )
-
-
-def _rows(record: HiddenPass, one: _Look, index: int, position: int, last: int) -> Iterator[HiddenRow]:
-    look, rows = one.look, one.rows[index]
-    if rows <= 0:
-        return
-    at = last if look.source == c.SELF_FED or look.place == hidden.CARRY else position
-    found = one.found
-    if found is None:
-        for slot in range(look.slots):
-            yield HiddenRow(
-                record.step, record.after, record.mode, look.place, look.source, look.draft_step, slot, at,
-                rows, same_as=look.same_as or None,
-            )  # fmt: skip
-        return
-    (mean, std, peak), (nonfinite, zero, equal) = one.reals, one.counts
-    for slot in range(look.slots):
-        row = HiddenRow(
-            record.step, record.after, record.mode, look.place, look.source, look.draft_step, slot, at, rows,
-            mean[index][slot], std[index][slot], peak[index][slot],
-            nonfinite[index][slot], zero[index][slot], equal[index][slot],
-        )  # fmt: skip
-        if found.levels is not None and found.units is not None and found.ends is not None:
-            begin, end = found.ends[index - 1] if index else 0, found.ends[index]
-            # Arrays: as lists of numbers the fingerprints of 64 running requests would take 20 MB.
-            row.levels = array("h", found.levels[slot, begin:end].tobytes())
-            row.fingerprints = array("b", found.units[slot, begin:end].tobytes())
-        yield row
-
-
-@dataclass(frozen=True, slots=True)
-class Fed:
-    """What the draft was fed of one request, over the whole width; as in :class:`chunks.ExtendRow`."""
-
-    rows: int
-    mean: float | None
-    std: float | None
-    rms: float | None
-    max_abs: float | None
-    nonfinite: int
-    zero_rows: int | None
-
-    def fill(self, row: ExtendRow) -> None:
-        """Put the numbers into the row of the draft extend."""
-        row.rows, row.mean, row.std, row.rms = self.rows, self.mean, self.std, self.rms
-        row.max_abs, row.nonfinite, row.zero_rows = self.max_abs, self.nonfinite, self.zero_rows
-
-
-class LastFed:
-    """What the draft was fed in the last passes, for the draft extends that follow them."""
+class HiddenRows:
+    """Cuts passes into the parts of their requests and packs these. It numbers the names they use."""
 
     def __init__(self) -> None:
-        """Remember nothing."""
-        self._passes: deque[tuple[int, str, Mapping[str, Fed]]] = deque(maxlen=PASSES)
+        """Know no name."""
+        self._names: dict[str, int] = {}
 
-    def add(self, record: HiddenPass, reduced: list[looks.Reduced | None]) -> None:
-        """Remember the look at ``draft.extend`` of a pass, if it has one with numbers."""
+    def _name(self, name: str) -> int:
+        number = self._names.setdefault(name, len(self._names))
+        if number >= MAX_NAMES:
+            del self._names[name]
+            raise ValueError(f"more than {MAX_NAMES} names of places, sources and modes: {name!r}")
+        return number
+
+    def parts(self, record: HiddenPass, reduced: Sequence[looks.Reduced | None]) -> list[Part | None]:
+        """Return the rows of each request of a pass, ``None`` for one without.
+
+        ``reduced`` as :func:`reduce` gave it.
+
+        Raises:
+            ValueError: positions are not as many as requests, or there are too many names.
+        """
+        requests, slots = len(record.uids), sum([look.slots for look in record.looks])
+        position = np.array(record.positions, dtype=np.int64)
+        if len(position) != requests:
+            raise ValueError(f"{len(position)} positions for {requests} requests")
+        fed = np.zeros(requests, dtype=np.int64)
+        for look in record.looks:
+            if look.source == c.TARGET_FED and look.place != hidden.CARRY:
+                fed = np.maximum(fed, look.counts)
+        whole = np.full((requests, slots, len(_WHOLE)), _ABSENT, dtype=np.int64)
+        reals = np.full((requests, slots, len(_REALS)), np.nan)
+        for name, value in (
+            ("step", record.step),
+            ("after", self._name(record.after)),
+            ("mode", self._name(record.mode)),
+        ):
+            whole[:, :, _AT[name]] = value
+        last, at = position + np.maximum(fed - 1, 0), 0
         for look, found in zip(record.looks, reduced, strict=True):
-            if look.place == hidden.FED and found is not None:
-                whole = dict(zip(record.uids, _whole_width(found), strict=True))
-                kept = {uid: fed for uid, fed in whole.items() if fed.rows > 0}
-                self._passes.append((record.step, record.after, kept))
+            # A proposal goes on from the last target-fed row before this pass, which is one before its first.
+            own = position - 1 + look.draft_step if look.source == c.SELF_FED else position
+            rows = whole[:, at : at + look.slots]
+            self._fill(rows, look, found, last if look.place == hidden.CARRY and not look.draft_step else own)
+            if found is not None:
+                for column, values in enumerate((found.mean, found.spread, found.max_abs)):
+                    reals[:, at : at + look.slots, column] = values
+            at += look.slots
+        kept = _rounded(reals)
+        ends, levels, units = _fingerprints(requests, reduced)
+        there = cast("list[bool]", (whole[:, :, _AT["rows"]] > 0).any(axis=1).tolist())
+        return [
+            Part(whole[index], kept[index], levels[begin:end], units[begin:end]) if there[index] else None
+            for index, (begin, end) in enumerate(zip([0, *ends], ends, strict=False))
+        ]
 
-    def of(self, step: int, after: str) -> Mapping[str, Fed]:
-        """Return what was fed in the pass of a draft extend, by request; empty where it is not known."""
-        for known, kind, fed in reversed(self._passes):
-            if (known, kind) == (step, after):
-                return fed
-        return {}
+    def _fill(self, rows: Whole, look: HiddenLook, found: looks.Reduced | None, position: Whole) -> None:
+        """Fill the whole numbers of a look: ``rows`` [requests, slots, columns]."""
+        rows[:, :, _AT["place"]] = self._name(look.place)
+        rows[:, :, _AT["source"]] = self._name(look.source)
+        rows[:, :, _AT["draft_step"]] = look.draft_step
+        rows[:, :, _AT["slot"]] = range(look.slots)
+        rows[:, :, _AT["position"]] = position[:, None]
+        if found is None:
+            rows[:, :, _AT["rows"]] = np.array(look.counts)[:, None]
+            if look.same_as:
+                rows[:, :, _AT["same_as"]] = self._name(look.same_as)
+            return
+        rows[:, :, _AT["rows"]] = found.rows[:, None]
+        rows[:, :, _AT["nonfinite"]] = found.nonfinite
+        rows[:, :, _AT["zero_rows"]] = found.zero
+        rows[:, :, _AT["equal_rows"]] = found.equal
+        if found.fingerprints is not None:
+            rows[:, :, _AT["levels"]] = found.fingerprints.kept[:, None]
+
+    def pack(self, parts: Sequence[Part], *, codec: int | None = None) -> bytes:
+        """Pack the rows of a chunk as :func:`specscope.hidden.pack` does, a place's rows one after the other.
+
+        So they compress best. Requests without rows at a place have none there.
+        """
+        whole = np.concatenate([part.whole for part in parts])
+        reals = np.concatenate([part.reals for part in parts])
+        order = np.lexsort([whole[:, _AT[name]] for name in ("slot", "draft_step", "source", "place")])
+        order = order[whole[order, _AT["rows"]] > 0]
+        counts = np.maximum(whole[:, _AT["levels"]], 0)
+        begins = np.cumsum(counts) - counts
+        whole, reals, counts = whole[order], reals[order], counts[order]
+        take = np.arange(int(counts.sum())) + np.repeat(begins[order] - (np.cumsum(counts) - counts), counts)
+        found: dict[str, columns.Array] = {
+            name: columns.Array(
+                whole[:, at],
+                None if name in hidden.REQUIRED else whole[:, at] != _ABSENT,
+                tuple(self._names) if name in _TEXTS else None,
+            )
+            for name, at in _AT.items()
+        }
+        for at, name in enumerate(_REALS):
+            found[name] = columns.Array(reals[:, at], np.isfinite(reals[:, at]))
+        present = found["levels"].present
+        levels, units = (
+            np.concatenate(one)[take] for one in zip(*[(p.levels, p.units) for p in parts], strict=True)
+        )
+        found["levels"] = columns.Array(levels, present, lengths=counts)
+        found["fingerprints"] = columns.Array(units.ravel(), present, lengths=hidden.PROJECTIONS * counts)
+        kept = [name for name in hidden.HIDDEN_COLUMNS if _any(found[name])]
+        return columns.encode({name: found[name] for name in kept}, delta=hidden.DELTA, codec=codec)
 
 
-def _whole_width(found: looks.Reduced) -> list[Fed]:
-    """Slots are equally wide, so that each counts alike; one without finite values counts for nothing."""
-    known = np.isfinite(found.mean) & np.isfinite(found.spread)
-    number = known.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        average = np.where(known, found.mean, 0.0).sum(axis=1) / number
-        off = np.where(known, found.mean - average[:, None], 0.0)
-        deviation = np.sqrt((np.where(known, found.spread, 0.0) + off * off).sum(axis=1) / number)
-    most = np.where(number > 0, np.where(known, found.max_abs, 0.0).max(axis=1), np.nan)
-    reals = looks.rounded(np.stack((average, deviation, np.hypot(deviation, average), most), axis=1))
-    counts = zip(
-        found.rows.tolist(), found.nonfinite.sum(axis=1).tolist(), found.zero_whole.tolist(), strict=True
+def _rounded(reals: NDArray[np.float64]) -> Reals:
+    """Return mean, deviation and peak as they are sent; of ``reals`` [..., mean, variance, peak]."""
+    mean, deviation, peak = reals[..., 0], np.sqrt(reals[..., 1]), reals[..., 2]
+    parts = (
+        looks.in_parts(mean, np.hypot(mean, deviation), MEAN_BITS),
+        looks.rounded(deviation, DEVIATION_BITS),
+        looks.rounded(peak, PEAK_BITS),
     )
-    return [
-        Fed(rows, mean, std, rms, peak, nonfinite, zero if zero >= 0 else None)
-        for (mean, std, rms, peak), (rows, nonfinite, zero) in zip(reals, counts, strict=True)
-    ]
+    return np.stack(parts, axis=-1)
+
+
+def _any(column: columns.Array) -> bool:
+    return column.present is None or bool(column.present.any())
+
+
+def _fingerprints(
+    requests: int, reduced: Sequence[looks.Reduced | None]
+) -> tuple[list[int], NDArray[np.int16], NDArray[np.int8]]:
+    """Return (where those of each request end, levels, fingerprints): a request's lie as its rows do."""
+    prints = [found.fingerprints for found in reduced if found is not None and found.fingerprints is not None]
+    if not prints:
+        return [0] * requests, np.empty(0, np.int16), np.empty((0, hidden.PROJECTIONS), np.int8)
+    owners = [np.tile(np.repeat(np.arange(requests), one.kept), len(one.levels)) for one in prints]
+    owner = np.concatenate(owners)
+    order = np.argsort(owner, kind="stable")
+    levels = np.concatenate([one.levels.ravel() for one in prints])[order]
+    units = np.concatenate([one.units.reshape(-1, hidden.PROJECTIONS) for one in prints])[order]
+    return np.cumsum(np.bincount(owner, minlength=requests)).tolist(), levels, units
