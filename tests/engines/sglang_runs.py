@@ -38,7 +38,7 @@ class ChainRun(Run):
 
 def traced(receiver: Receiver, **more: str) -> dict[str, str]:
     """Everything is taken in every step, so that it is there to be compared and to do harm."""
-    wanted = {"SPECSCOPE_DETAIL": "tokens", "SPECSCOPE_SAMPLE_EVERY": "1"}
+    wanted = {"SPECSCOPE_DETAIL": "full", "SPECSCOPE_SAMPLE_EVERY": "1"}
     return {"SPECSCOPE_ENDPOINT": receiver.endpoint} | wanted | more
 
 
