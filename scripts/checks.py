@@ -7,6 +7,7 @@ runs ruff, pyright and pytest, and says at the end what failed. Standard library
     python3 -m scripts.checks --slow             all of them
     python3 -m scripts.checks --only lint        ruff and pyright
     python3 -m scripts.checks -- tests/api -x    the rest goes to pytest
+    python3 -m scripts.checks -- -n 0            one test at a time, as a debugger wants it
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from scripts import project_env, sglang_env
@@ -26,6 +28,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 POSTGRES = Path("/usr/lib/postgresql")
 """Where Debian puts `initdb` and `postgres`, outside the search path: `<version>/bin/`."""
 LOG = ROOT / ".envs" / "packages.log"
+WORKERS = 2
+"""Processes that run tests. An engine keeps one core busy and takes 1.9 GB; at `-n 2` two run at a time."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,16 +53,24 @@ def _check(only: str | None, slow: bool, pytest: Sequence[str]) -> int:
             install_packages(packages, "for the tests (a browser, a PostgreSQL server)", LOG)
     python = project_env.ensure(EXTRAS)
     failed: list[str] = []
-    if only != "tests":
-        tools = (("ruff", "check"), ("ruff", "format", "--check"), ("pyright",))
-        failed += [" ".join(tool) for tool in tools if not _run(python.parent / tool[0], *tool[1:])]
+    with ThreadPoolExecutor(1) as beside:
+        linted = beside.submit(_lint, python.parent) if only != "tests" else None
+        if only != "lint":
+            sglang_env.ensure()  # one core each
+    if linted is not None:
+        failed += linted.result()
     if only != "lint":
-        sglang_env.ensure()
         marks = () if slow else ("-m", "not slow")
-        if not _run(python, "-m", "pytest", *marks, *pytest):
+        if not _run(python, "-m", "pytest", "-n", str(WORKERS), *marks, *pytest):
             failed.append("pytest")
     say(f"failed: {', '.join(failed)}" if failed else "everything passed")
     return 1 if failed else 0
+
+
+def _lint(programs: Path) -> list[str]:
+    """Run ruff and pyright; return those that found something."""
+    tools = (("ruff", "check"), ("ruff", "format", "--check"), ("pyright",))
+    return [" ".join(tool) for tool in tools if not _run(programs / tool[0], *tool[1:])]
 
 
 def missing_packages() -> list[str]:
