@@ -18,7 +18,7 @@ HEALTHY = states()
 REFERENCE = passage(HEALTHY)
 
 
-def told(found: list[HiddenRow], ids: tuple[int | None, ...] = IDS) -> list[SlotComparison]:
+def told(found: list[HiddenRow], ids: tuple[int, ...] = IDS) -> list[SlotComparison]:
     return [conclude(pairs) for pairs in compare(found, ids, REFERENCE, SAME_AS)]
 
 
@@ -118,7 +118,6 @@ def test_only_tokens_that_both_know_are_compared() -> None:
     for ids, tokens in (
         (IDS[:30], 30),
         ((*IDS[:25], 7, *IDS[26:]), 25),
-        ((*IDS[:20], None, *IDS[21:]), 20),
     ):
         for one in told(rows(HEALTHY), ids):
             assert one.estimate is not None and one.estimate.tokens == tokens
@@ -166,27 +165,14 @@ def test_requests_add_up() -> None:
     assert both.estimate.relative_error == pytest.approx(0.3 / math.sqrt(2), rel=0.2)
 
 
-def test_ids_are_known_as_far_as_steps_tell_them() -> None:
-    first = {"context": 4, "output_ids": [14, 15]}
-    second = {"context": 6, "output_ids": [16]}
+def test_ids_are_known_up_to_the_first_that_is_not() -> None:
     prompt = [10, 11, 12]
-    assert known_ids(prompt, []) == prompt
-    assert known_ids(prompt, [first, second]) == [10, 11, 12, None, 14, 15, 16]
-    assert known_ids(prompt, [{**first, "root": 13}, second]) == [10, 11, 12, 13, 14, 15, 16]
-    assert known_ids(prompt, [{**first, "root": 13}, {"context": 9, "output_ids": [1]}]) == [
-        10,
-        11,
-        12,
-        13,
-        14,
-        15,
-    ]
-    assert known_ids(prompt, [{**first, "overshoot": 1}]) == prompt
-    assert known_ids(prompt, [{"context": 4}]) == prompt
+    assert known_ids(prompt, {}) == prompt
+    assert known_ids(prompt, {4: 14, 5: 15}) == prompt
+    assert known_ids(prompt, {3: 13, 4: 14, 6: 16}) == [10, 11, 12, 13, 14]
 
 
-def test_the_longest_common_prefix_ends_at_what_is_not_known() -> None:
+def test_the_longest_common_prefix_ends_with_the_shorter() -> None:
     assert reference.common_prefix([1, 2, 3], [1, 2, 4]) == 2
-    assert reference.common_prefix([1, None, 3], [1, 2, 3]) == 1
     assert reference.common_prefix([], [1]) == 0
     assert reference.common_prefix([1, 2], [1, 2, 3]) == 2

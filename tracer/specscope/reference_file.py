@@ -27,6 +27,8 @@ MAX_TOKENS: Final = 32_768
 """Tokens of one sequence: its numbers in five tracks take 8 MiB."""
 MAX_SEQUENCES: Final = 4096
 MAX_TRACKS: Final = 64
+MAX_TEXTS: Final = 1000
+NORM_TYPES: Final = ("float32", "bfloat16", "float16")
 MAX_ID: Final = (1 << 31) - 1
 _MAX_RAW: Final = 64 << 20
 _PROJECTED: Final = tuple(f"p{j}" for j in range(PROJECTIONS))
@@ -40,7 +42,11 @@ class ReferenceFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A checkpoint: the name of its folder, what its configuration states, SHA-256 of its tensor files."""
+    """A checkpoint: the name of its folder, what its configuration states, SHA-256 of its tensor files.
+
+    ``norms`` are hashes of its norms' weights by name, as :func:`specscope.weight_values.values` makes them,
+    in each type of :data:`NORM_TYPES`: an engine tells such hashes of the weights that it holds.
+    """
 
     name: str
     architecture: str
@@ -48,6 +54,7 @@ class Model:
     layers: int
     vocab_size: int
     files: Mapping[str, str]
+    norms: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +293,7 @@ def _model(value: Mapping[str, Any]) -> Model:
         layers=_number(value, "layers", 4096),
         vocab_size=_number(value, "vocab_size", MAX_ID),
         files=_texts(value, "files"),
+        norms=_texts(value, "norms"),
     )
 
 
@@ -321,6 +329,8 @@ def _number(value: Mapping[str, Any], name: str, most: int) -> int:
 
 def _texts(value: Mapping[str, Any], name: str) -> Mapping[str, str]:
     found = cast("dict[object, object]", _typed(value, name, dict))
-    if len(found) > 1000 or not all(isinstance(x, str) and len(x) <= 200 for x in (*found, *found.values())):
-        raise ReferenceFileError(f"{name!r} is no object of at most 1000 short texts")
+    if len(found) > MAX_TEXTS or not all(
+        isinstance(x, str) and len(x) <= 200 for x in (*found, *found.values())
+    ):
+        raise ReferenceFileError(f"{name!r} is no object of at most {MAX_TEXTS} short texts")
     return cast("Mapping[str, str]", found)

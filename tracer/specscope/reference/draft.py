@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 from specscope.reference import Problem
 from specscope.reference.checkpoint import architecture, configuration
 from specscope.reference.libraries import library
+from specscope.reference.tensors import tensors
 
 KNOWN: Final = ("LlamaForCausalLMEagle3",)
 _OLD_NORMS: Final = ("aux_norm_low", "aux_norm_mid", "aux_norm_high")
@@ -132,17 +133,10 @@ class Draft:
 
 def _front(folder: Path) -> dict[str, Any]:
     """Return the tensors before the draft's layers, by name without ``model.``."""
-    safetensors = library("safetensors")
-    found: dict[str, Any] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        try:
-            with safetensors.safe_open(path, framework="pt") as file:
-                for name in file.keys():  # noqa: SIM118 - no mapping
-                    short = name.removeprefix("model.")
-                    if short.startswith(_HEAD):
-                        found[short] = file.get_tensor(name)
-        except Exception as error:  # damaged, cut off
-            raise Problem(f"cannot read the tensors of {path}: {error}") from error
+    found = {
+        name.removeprefix("model."): tensor
+        for name, tensor in tensors(folder, lambda name: name.removeprefix("model.").startswith(_HEAD))
+    }
     if "fc.weight" not in found:
         raise Problem(f"{folder} has no fc.weight in its *.safetensors: it is no EAGLE-3 draft")
     return found

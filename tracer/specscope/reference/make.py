@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from specscope.reference.draft import Draft
 from specscope.reference.libraries import library
 from specscope.reference.prompts import Prompt
 from specscope.reference.run import Target
+from specscope.reference.tensors import norms
 from specscope.reference_file import Facts, Passage, Track, lines
 from specscope.version import __version__
 
@@ -46,7 +47,7 @@ def make(wanted: Wanted, say: Say) -> Iterator[str]:
     given = prompts.read(wanted.prompts)
     library("torch")  # said before minutes are spent on hashing files
     library("transformers")
-    target_facts = checkpoint.model(wanted.target, config)
+    target_facts = replace(checkpoint.model(wanted.target, config), norms=norms(wanted.target))
     layers = checkpoint.aux_layers(wanted.layers, target_facts.layers, draft_config)
     draft_facts = None
     if wanted.draft is not None and draft_config is not None:
