@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from specscope import convention as c
-from specscope.engines.sglang import hooks
+from specscope.engines.sglang import graph_looks, hooks
 from specscope.engines.sglang.algorithms import path_hooks, unreachable
 from specscope.engines.sglang.hooks import Guard, Hook
 from specscope.engines.sglang.loaded import Loaded
@@ -118,6 +118,9 @@ def start(loaded: Loaded, recorder: Recorder) -> Path | None:
         path.packing = guards.get("pack_aux_hidden_states")
         install_fc(loaded, path, recorder)
         install_embedding(loaded, path, recorder)
+        graphs = graph_looks.of_process()
+        if graphs is not None:
+            graphs.serve(recorder, path.graph_looked)
         for boundary, reason in unreachable(loaded).items():
             recorder.ledger.disarm(boundary, reason, c.ARMING_OFF)
     else:

@@ -24,6 +24,7 @@ from specscope.engines.sglang.loaded import Loaded
 from specscope.records import HiddenLook, HiddenPass, Ids
 
 if TYPE_CHECKING:
+    from specscope.engines.sglang.graph_looks import Read
     from specscope.engines.sglang.passes import Pass
     from specscope.recorder import Recorder
 
@@ -176,6 +177,23 @@ class Looks:
         if one.looking is not None:
             one.looking.steps += 1
             self._look_each(one.looking, one, hidden.CARRY, states, one.looking.steps)
+
+    def replayed(self, one: Pass, read: Read, *, target_fed: bool) -> None:
+        """After a replay of one of the draft's graphs: what was looked at inside it."""
+        looking = one.looking
+        if looking is None or not self._loaded.emits:
+            return
+        if not target_fed:
+            topk = int(getattr(self._loaded.worker, "topk", None) or 1)
+            for place, step, found in read(len(one.uids) * topk):
+                if place in (hidden.EMBEDDING, hidden.CARRY):
+                    looking.looks.append(Look(place, c.SELF_FED, step, 1, 1, found=found[::topk]))
+        elif looking.fed is not None:
+            for place, _, found in read(int(looking.fed.shape[0])):
+                # The carry that counts is that of the rows which SGLang selects afterwards.
+                if place != hidden.CARRY:
+                    slots, nodes = int(found.shape[1]), looking.nodes
+                    looking.looks.append(Look(place, c.TARGET_FED, 0, slots, nodes, kept=True, found=found))
 
     def extended(self, one: Pass, states: Any) -> None:
         """After a draft extend: the state for the first draft step [requests, width]. The copy begins."""

@@ -157,7 +157,6 @@ def extend_record(one: Pass, extend: Extend, fc_in: int | None, counts: Counts) 
         aux_states=one.aux_states,
         fc_in=fc_in,
         fc_ran=one.fc_ran,
-        hidden=(),
         expected=counts.extend_expected,
         crossed=counts.extend_crossed,
         confidence=None if extend.confidence is None else extend.confidence.reals(),

@@ -20,6 +20,7 @@ from specscope.engines.sglang.sampling import Sampling
 from specscope.records import DraftExtend, PrefillPass, VerifyBatch, VerifyStep
 
 if TYPE_CHECKING:
+    from specscope.engines.sglang.graph_looks import Read
     from specscope.recorder import Recorder
 
 PASS: Final = "specscope_pass"
@@ -230,6 +231,13 @@ class Path:
             one.cross((c.DRAFT_FORWARD, c.SELF_FED, c.GRAPH), times)
             fc = agreed.verify.get((c.DRAFT_FC, c.SELF_FED), 0)
             one.cross((c.DRAFT_FC, c.SELF_FED, c.GRAPH), fc)
+
+    def graph_looked(self, read: Read) -> None:
+        """After a replay, inside ``execute``: what was looked at in the graph can be read."""
+        one = self._now
+        if one is not None and one.looking is not None:
+            target_fed = one.inside == passes.IN_EXTEND
+            self._look(self.looks.replayed, one, read, target_fed=target_fed)
 
     # --- draft extend -------------------------------------------------------------------------------
 

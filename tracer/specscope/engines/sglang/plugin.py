@@ -70,6 +70,11 @@ def _register() -> None:
         reason = weight_load.register(registry)
         if reason:
             announce(logging.WARNING, f"loads of weights are not watched: {reason}")
+        if settings.at_least(c.DETAIL_FULL) and importlib.import_module("torch").cuda.is_available():
+            # Likewise the draft's graphs are captured before it serves.
+            from specscope.engines.sglang import graph_looks
+
+            graph_looks.register(registry)
 
 
 def serve(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
