@@ -64,6 +64,10 @@ def states(rows: int, slots: int = SLOTS) -> Any:
     return torch.randn(rows, slots * H) * 3 + 1
 
 
+def left(states: Any) -> Any:
+    return SimpleNamespace(hidden_states=states)
+
+
 def batch(lengths: Iterable[int], before: Iterable[int] = ()) -> Any:
     each = list(lengths)
     return SimpleNamespace(extend_lens=each, prefix_lens=list(before) or [0] * len(each))
@@ -104,7 +108,7 @@ def prefill(order: str, lengths: dict[str, int], tensors: dict[str, Any], pad: i
     looks.fed_prefill(one, fed, batch(counts, range(len(order))))
     looks.entered_fc(one, fed)
     looks.left_fc(one, fed[:, :H] * 2)
-    looks.extended(one, fed[[s + n - 1 for s, n in zip(starts, counts, strict=True)], :H])
+    looks.extended(one, left(fed[[s + n - 1 for s, n in zip(starts, counts, strict=True)], :H]))
     looks.tell(one, "prefill", c.EAGER, (), ())
     (record,) = recorder.queue
     return record
@@ -137,11 +141,11 @@ def check_of_a_verify_pass_only_kept_rows_count() -> None:
         fed = torch.cat([blocks[at] for at in order])
         for row, at in enumerate(order):  # what is behind the kept rows is rubbish
             fed[4 * row + 1 + accepted[at] : 4 * row + 4] = torch.nan
-        looks.carried(one, torch.cat([blocks[at][:1, :H] for at in order]))
+        looks.carried(one, left(torch.cat([blocks[at][:1, :H] for at in order])))
         looks.embedded(one, torch.cat([blocks[at][1:2, :H] for at in order]), target_fed=False)
         looks.fed_verify(one, fed, 4)
         looks.embedded(one, fed[:, :H].contiguous(), target_fed=True)
-        looks.extended(one, fed[::4, :H])
+        looks.extended(one, SimpleNamespace(next_draft_input=left(fed[::4, :H])))
         looks.tell(one, "verify", c.EAGER, [accepted[at] for at in order], [7, 8, 9])
         record = recorder.queue[-1]
         assert record.positions == (16, 17, 18)  # prompt of 10, then so many output tokens, the last of them
@@ -161,14 +165,14 @@ def check_of_a_tree_the_accepted_path_is_looked_at_before_and_after_compaction()
     packed = states(12)
     looks.packed(one, packed)
     path = torch.tensor([[0, 3, 5], [6, 8, -1]], dtype=torch.int32)
-    looks.accepted(one, path)
+    looks.accepted(one, (None, None, path))
     fed = packed.clone()  # ``_compact_accept_to_front``
     fed[0:3], fed[6:8] = packed[[0, 3, 5]], packed[[6, 8]]
     looks.fed_verify(one, fed, 6)
-    looks.carried(one, states(2 * 3, 1))
+    looks.carried(one, left(states(2 * 3, 1)))
     branches = states(2 * 3, 1)
-    looks.carried(one, branches)
-    looks.extended(one, fed[::6, :H])
+    looks.carried(one, left(branches))
+    looks.extended(one, SimpleNamespace(next_draft_input=left(fed[::6, :H])))
     looks.tell(one, "verify", c.EAGER, [2, 1], [1, 1])
     (record,) = recorder.queue
     for uid, nodes in (("a", [0, 3, 5]), ("b", [6, 8])):
@@ -294,7 +298,7 @@ def check_a_step_without_rows_or_without_draft_extend_is_told_as_that() -> None:
     one = a_pass(VERIFY, "ab")
     looks.open(one)
     carried = states(2, 1)
-    looks.carried(one, carried)
+    looks.carried(one, left(carried))
     looks.tell(one, "verify", c.EAGER, [0, 0], [1, 1])
     (record,) = recorder.queue
     assert close(of(record, hidden.CARRY, "b", 1), carried[1:], 1)

@@ -116,14 +116,15 @@ class Looks:
         if one.looking is not None:
             one.looking.aux = states
 
-    def accepted(self, one: Pass, accept_index: Any) -> None:
+    def accepted(self, one: Pass, result: Any) -> None:
         """After the verifier: of a tree the packed states of the accepted path are looked at.
 
-        ``accept_index`` [requests, depth + 1] are nodes of the whole batch, -1 behind the last one.
+        The third of ``result`` [requests, depth + 1] are nodes of the whole batch, -1 behind the last one.
         """
         looking = one.looking
         if looking is None or looking.aux is None or one.drafted is None or one.drafted.chain:
             return
+        accept_index = result[2]
         path = accept_index.clamp(min=0).reshape(-1).long()
         aux, looking.aux = looking.aux, None
         rows = aux[path]
@@ -172,10 +173,11 @@ class Looks:
         elif looking.fed is not None:
             self._look_fed(looking, hidden.EMBEDDING, states, 1)
 
-    def carried(self, one: Pass, states: Any) -> None:
-        """After a self-fed forward: the state for the next one [requests * topk, width]."""
+    def carried(self, one: Pass, logits_output: Any) -> None:
+        """After a self-fed forward: its ``hidden_states`` for the next one [requests * topk, width]."""
         if one.looking is not None:
             one.looking.steps += 1
+            states = logits_output.hidden_states
             self._look_each(one.looking, one, hidden.CARRY, states, one.looking.steps)
 
     def replayed(self, one: Pass, read: Read, *, target_fed: bool) -> None:
@@ -195,11 +197,16 @@ class Looks:
                     slots, nodes = int(found.shape[1]), looking.nodes
                     looking.looks.append(Look(place, c.TARGET_FED, 0, slots, nodes, kept=True, found=found))
 
-    def extended(self, one: Pass, states: Any) -> None:
-        """After a draft extend: the state for the first draft step [requests, width]. The copy begins."""
+    def extended(self, one: Pass, left: Any) -> None:
+        """After a draft extend: the ``hidden_states`` [requests, width] that the first draft step gets.
+
+        They are in SGLang's ``EagleDraftInput``, which it returns after a prefill and puts into the batch's
+        result after verify. Then the copy begins.
+        """
         looking = one.looking
         if looking is None:
             return
+        states = getattr(getattr(left, "next_draft_input", left), "hidden_states", None)
         self._look_each(looking, one, hidden.CARRY, states, 0)
         looking.aux = looking.fed = None
         self._send(looking)

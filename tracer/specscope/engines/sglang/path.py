@@ -183,7 +183,7 @@ class Path:
             if one.sampled:
                 self.sampling.forwarded(one, result.logits_output.next_token_logits)
             if one.looking is not None:
-                self._look(self.looks.carried, one, result.logits_output.hidden_states)
+                self._look(self.looks.carried, one, result.logits_output)
 
     def fc_begins(self, states: Any) -> None:
         """In a pre-forward hook of the draft's fc module: what it takes [rows, width]."""
@@ -286,9 +286,9 @@ class Path:
         self, token: str, _result: Any, _batch: Any, batch_result: Any, *_args: Any, **_kwargs: Any
     ) -> None:
         """After it: likewise."""
-        self._extend_ended(token, batch_result.next_draft_input)
+        self._extend_ended(token, batch_result)
 
-    def _extend_ended(self, token: str, next_draft_input: Any) -> None:
+    def _extend_ended(self, token: str, left: Any) -> None:
         one = self._now
         if one is None:
             return
@@ -299,7 +299,7 @@ class Path:
             one.cross((c.DRAFT_EXTEND, c.TARGET_FED, c.GRAPH if extend.graph else c.EAGER))
             self.sampling.extended(one, extend)
         if one.looking is not None:
-            self._look(self.looks.extended, one, getattr(next_draft_input, "hidden_states", None))
+            self._look(self.looks.extended, one, left)
 
     # --- verify and commit --------------------------------------------------------------------------
 
@@ -377,7 +377,7 @@ class Path:
         if one is not None and one.sampled:
             self.sampling.accepted(one, verify_input, logits_output, result)
         if one is not None and one.looking is not None:
-            self._look(self.looks.accepted, one, result[2])
+            self._look(self.looks.accepted, one, result)
 
     def commit_begins(self, _processor: Any, batch: Any, result: Any) -> Before | None:
         """Before ``process_batch_result_decode``: output tokens and whether over, of each request."""
