@@ -41,7 +41,7 @@ def test_without_tokens_no_id_leaves(rows: list[StepRow]) -> None:
     blob = chunks.pack_steps(rows, tokens=False)
     assert not set(columns.decode(blob)) & set(chunks.TOKEN_COLUMNS)
     for row, back in zip(rows, chunks.unpack_steps(blob), strict=True):
-        wanted = asdict(row) | dict.fromkeys(chunks.TOKEN_COLUMNS)
+        wanted = asdict(row) | dict.fromkeys((*chunks.TOKEN_COLUMNS, "root"))
         assert asdict(back) == wanted
 
 

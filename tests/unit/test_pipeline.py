@@ -191,7 +191,9 @@ def test_detail_levels(detail: str, has_steps: bool, has_ids: bool) -> None:
     for name in ("long", "open", "health"):
         here, there = run.named(c.SPAN_REQUEST, name)[-1], whole.named(c.SPAN_REQUEST, name)[-1]
         assert here == there
-    assert run.named(c.SPAN_ROLLUP)[0] == whole.named(c.SPAN_ROLLUP)[0]
+    here, there = run.named(c.SPAN_ROLLUP)[0], whole.named(c.SPAN_ROLLUP)[0]
+    assert (c.ROLLUP_HIDDEN in here) == has_steps
+    assert {**here, c.ROLLUP_HIDDEN: b""} == {**there, c.ROLLUP_HIDDEN: b""}
 
 
 def test_facts_of_ids_are_taken_before_redaction() -> None:

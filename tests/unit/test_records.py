@@ -46,14 +46,27 @@ ALL: list[r.Record] = [
         aux_states=None,
         fc_in=None,
         fc_ran=None,
-        hidden=(None, r.HiddenStats(2, 0.0, 1.0, 1.0, 3.0, 0, 1)),
         expected=EXPECTED,
         crossed=CROSSED,
+    ),
+    r.HiddenPass(
+        t_ns=1,
+        step=2,
+        after="verify",
+        mode="eager",
+        uids=(UID, UID),
+        positions=(9, 12),
+        looks=(
+            r.HiddenLook("draft.extend", "target_fed", 0, 3, (0, 4), (3, 1), bytes(504), projections=True),
+            r.HiddenLook("draft.fc.in", "target_fed", 0, 3, (0, 4), (3, 1), same_as="draft.extend"),
+            r.HiddenLook("draft.carry", "self_fed", 1, 1, (0, 1), (1, 1), bytes(56), summed=True),
+        ),
     ),
     r.PrefillPass(1, 2, (UID,), (0,), EXPECTED, CROSSED),
     r.RequestFinished(1, UID, "finished", "stop", 7),
     r.RequestFinished(1, UID, "aborted", "abort", 7, 0.25, 0.5),
     r.RankSteps(1, 2, (5, 6), (7, None), (8, 0xFFFFFFFF)),
+    r.RankSteps(1, 2, (5, 6), (7, None), (8, 0xFFFFFFFF), (None, (-3, 1, 2, 3, 4, 5, 6, 7, 8))),
     r.RequestFinished(1, UID, "finished", "stop", 7, engine_verify_steps=3, engine_accepted=0),
 ]
 

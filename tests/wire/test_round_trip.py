@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from specscope import chunks
+from specscope import chunks, hidden
 from specscope import convention as c
 from specscope import records as r
 from wirekit import traffic
@@ -94,9 +95,57 @@ def test_draft_extends_arrive_as_recorded(trip: Trip, name: str) -> None:
     for row, record in zip(rows, sent, strict=True):
         for field in ("step", "after", "mode", "fed_width", "dtype", "aux_states", "fc_in", "fc_ran"):
             assert getattr(row, field) == getattr(record, field)
-        hidden = record.hidden[record.uids.index(uid)]
-        for field in r.HiddenStats.__slots__:
-            assert getattr(row, field) == (None if hidden is None else getattr(hidden, field))
+        told = (row.rows, row.mean, row.std, row.max_abs, row.nonfinite, row.zero_rows)
+        first = record.uids.index(uid) == 0
+        assert told == ((3, 0.25, 1.5, 8.0, 0, 1) if first else (None,) * 6)
+        assert row.rms == (pytest.approx(math.hypot(0.25, 1.5), rel=2**-11) if first else None)
+
+
+def test_hidden_states_arrive_as_recorded(trip: Trip) -> None:
+    by_uid = {
+        name: [
+            row
+            for span in trip.received.spans(c.SPAN_STEPS)
+            if span.attributes[c.REQUEST_UID] == traffic.uid(name) and c.CHUNK_HIDDEN in span.attributes
+            for row in hidden.unpack(span.attributes[c.CHUNK_HIDDEN])
+        ]
+        for name in ("long", "health", "open")
+    }
+    assert by_uid["health"] == by_uid["open"] == []  # they had no rows
+    rows = sorted(by_uid["long"], key=lambda row: (row.step, row.place, row.draft_step, row.slot))
+    fed = [row for row in rows if row.place == hidden.FED]
+    assert [row.step for row in fed if row.slot == 0] == list(range(71))
+    assert {(row.rows, row.mean, row.std, row.max_abs) for row in fed} == {(3, 0.25, 1.5, 8.0)}
+    assert {row.position - 6 - 3 * row.step for row in fed} == {0}
+    for row in fed:
+        if row.step in (0, 1, 64):
+            rms, projections = hidden.restore(row.levels or (), row.fingerprints or ())
+            assert rms[0] == pytest.approx(math.hypot(0.75, math.sqrt(6)), rel=0.002)
+            assert projections[0] / rms[0] * 16 == pytest.approx(traffic.UNITS)
+            assert math.isnan(rms[2])  # of a row that is all zero there is none
+        else:
+            assert row.levels is None and row.fingerprints is None
+    first = [row for row in rows if row.step == 1]
+    assert [(row.place, row.source, row.draft_step, row.slot, row.same_as) for row in first] == [
+        ("draft.carry", "target_fed", 0, 0, None),
+        ("draft.carry", "self_fed", 1, 0, None),
+        ("draft.carry", "self_fed", 2, 0, None),
+        *(("draft.extend", "target_fed", 0, slot, None) for slot in range(3)),
+        *(("draft.fc.in", "target_fed", 0, slot, "draft.extend") for slot in range(3)),
+        ("draft.fc.out", "target_fed", 0, 0, None),
+    ]
+    # Fed were positions 9 to 11; what was verified there had been drafted behind position 8.
+    assert [row.position for row in first if row.place == hidden.CARRY] == [11, 8 + 1, 8 + 2]
+
+
+def test_the_prompt_arrives_once_and_whole(trip: Trip) -> None:
+    for name in ("long", "health", "open"):
+        (prompt,) = [
+            span.attributes[c.CHUNK_PROMPT]
+            for span in trip.received.spans(c.SPAN_STEPS)
+            if span.attributes[c.REQUEST_UID] == traffic.uid(name) and c.CHUNK_PROMPT in span.attributes
+        ]
+        assert chunks.unpack_prompt(prompt) == [10, 11, 12, 10, 11, 12]
 
 
 @pytest.mark.parametrize(("name", "kind"), [("long", "user"), ("health", "health_check"), ("open", "user")])

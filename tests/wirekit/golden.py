@@ -14,7 +14,7 @@ from typing import Any, Final
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
-from specscope import chunks, columns, identity, rollup
+from specscope import chunks, columns, hidden, hidden_rollup, identity, rollup
 from specscope import convention as c
 from specscope.exporter.pipeline import Pipeline
 
@@ -127,11 +127,18 @@ def _readable(key: str, value: Any) -> Any:
         return [asdict(row) for row in chunks.unpack_steps(value)]
     if key == c.CHUNK_EXTENDS:
         return [asdict(row) for row in chunks.unpack_extends(value)]
+    if key == c.CHUNK_HIDDEN:
+        return [asdict(row) for row in hidden.unpack(value)]
+    if key == c.CHUNK_PROMPT:
+        return chunks.unpack_prompt(value)
+    if key == c.ROLLUP_HIDDEN:
+        return [[*k, *asdict(sums).values()] for k, sums in sorted(hidden_rollup.unpack(value).items())]
     if key == c.REQUEST_BOUNDARIES:
         expected, observed = chunks.unpack_boundaries(value)
         return [[*k, n] for k, n in sorted(expected.items())], [[*k, n] for k, n in sorted(observed.items())]
     if key == c.RANKS_STEPS:
-        return chunks.unpack_ranks(value)
+        rows = zip(chunks.unpack_ranks(value), chunks.unpack_rank_hidden(value), strict=True)
+        return [[*row] if seen is None else [*row, seen] for row, seen in rows]
     if key == c.ROLLUP_ROWS:
         return [[*k, *asdict(counts).values()] for k, counts in sorted(rollup.unpack(value).items())]
     return value

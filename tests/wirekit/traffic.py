@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from array import array
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from specscope import contracts, identity
 from specscope import convention as c
@@ -100,9 +103,53 @@ def extend(
         aux_states=3,
         fc_in=192,
         fc_ran=1,
-        hidden=(r.HiddenStats(3, 0.25, 1.5, 1.75, 8.0, 0, 1), *((None,) * (len(names) - 1))),
         expected={},
         crossed={},
+    )
+
+
+FED_ROWS = ((0.75, 6.0, 8.0, 0.0, 0.0, 0.0), (0.0, 0.375, 2.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0, 1.0, 0.0))
+"""Mean, variance, largest absolute value, values not finite, all zero, equal to the one before: together
+mean 0.25, deviation 1.5."""
+UNITS = (16, -16, 0, 32, -8, 1, -1, 4)
+"""A fingerprint in sixteenths of the row's rms."""
+
+
+def hidden(
+    step: int, t: int, names: tuple[str, ...], *, after: str = "verify", instance: str = INSTANCE
+) -> r.HiddenPass:
+    """What was looked at of the first request; of the others there are no rows.
+
+    In the passes of step 0, 1 and 64 all places with fingerprints, in the others what the draft was fed.
+    """
+    none = (0,) * (len(names) - 1)
+
+    def look(place: str, rows: tuple[tuple[float, ...], ...], slots: int = 1, draft_step: int = 0) -> Any:
+        whole = step in (0, 1, 64)
+        data = array("f")
+        for mean, variance, *rest in rows:
+            rms = math.hypot(mean, math.sqrt(variance))
+            prints = [unit / 16 * rms for unit in UNITS] if whole else []
+            data.extend([mean, variance, *rest, *prints] * slots)
+        source = c.SELF_FED if draft_step else c.TARGET_FED
+        first, counts = (0,) * len(names), (len(rows), *none)
+        return r.HiddenLook(place, source, draft_step, slots, first, counts, data.tobytes(), whole)
+
+    looks = [look("draft.extend", FED_ROWS)]
+    if step in (0, 1, 64):
+        same = r.HiddenLook(
+            "draft.fc.in", c.TARGET_FED, 0, 3, (0,) * len(names), (3, *none), same_as="draft.extend"
+        )
+        carries = [look("draft.carry", FED_ROWS[:1], draft_step=k) for k in range(3)]
+        looks = [look("draft.extend", FED_ROWS, 3), same, look("draft.fc.out", FED_ROWS), *carries]
+    return r.HiddenPass(
+        t_ns=t,
+        step=step,
+        after=after,
+        mode=c.EAGER,
+        uids=tuple(uid(name, instance) for name in names),
+        positions=(6 + 3 * step,) * len(names),
+        looks=tuple(looks),
     )
 
 
@@ -122,16 +169,21 @@ def story() -> Iterator[r.Record]:
     yield r.PrefillPass(
         t + MS, 0, tuple(map(uid, names)), (0, 0, 4), CONTRACT.prefill, seen(dict(CONTRACT.prefill))
     )
+    yield hidden(0, t + 2 * MS, names, after="prefill")
     yield extend(0, t + 2 * MS, names, after="prefill")
     for step in range(1, 71):
         batch = names if step <= 3 else ("long", "open") if step <= 6 else ("long",)
         yield verify(step, t + 10 * MS * step, batch, accepted=0 if step % 4 == 0 else 2)
+        yield hidden(step, t + 10 * MS * step + MS, batch)
         yield extend(step, t + 10 * MS * step + MS, batch)
         if step == 3:
             yield finished("health", t + 10 * MS * step + 2 * MS, 8)
     yield replace(finished("long", t + 720 * MS, 177), engine_verify_steps=70, engine_accepted=106)
     yield verify(71, t + 721 * MS, ("long",), overshoot=True)
-    yield r.RankSteps(t + 722 * MS, 2, (69, 70, 71), (0xFFFFFFFF, 5, None), (0, 6, 7))
+    mean_rows = (-640, *UNITS, 512, *UNITS)
+    yield r.RankSteps(
+        t + 722 * MS, 2, (69, 70, 71), (0xFFFFFFFF, 5, None), (0, 6, 7), (None, mean_rows, None)
+    )
 
 
 def hello(detail: str = c.DETAIL_FULL) -> Hello:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, cast
 
-from specscope import columns, packed_rows
+from specscope import columns, hidden, packed_rows
 from specscope.packed_rows import MAX_RAW
 from specscope.records import Crossing, Expectation
 
@@ -43,7 +43,8 @@ class StepRow:
     probability of its favourite in 1/10000 and the entropy in 1/1000 nat, -1 where not known, on the best
     branch of a tree. ``target_rank`` is how many tokens the target rated above the first draft it refused,
     ``target_prob`` its probability of it, ``draft_prob`` the draft's of the token that the target chose
-    there. ``outside_draft_vocab`` is 1 when that token is none the draft can propose: no draft could have
+    there. ``root`` is the last token of the context where no step before tells it: it came from a prefill.
+    ``outside_draft_vocab`` is 1 when that token is none the draft can propose: no draft could have
     been accepted there. ``accepted_free`` is ``accepted`` as it were without a grammar.
     """
 
@@ -82,13 +83,16 @@ class StepRow:
     parents: list[int] | None = None
     accepted_path: list[int] | None = None
     output_ids: list[int] | None = None
+    root: int | None = None
 
 
 @dataclass(slots=True)
 class ExtendRow:
     """One draft extend of one request, fields as in :class:`specscope.records.DraftExtend`.
 
-    ``t`` is wall clock ns; ``rows`` to ``zero_rows`` are :class:`specscope.records.HiddenStats`.
+    ``t`` is wall clock ns. ``rows`` to ``zero_rows`` tell of the hidden states that the draft was fed, over
+    their whole width: their number, ``mean``, population ``std``, ``rms`` = sqrt(mean(x**2)) and ``max_abs``
+    of the finite values, how many are not finite, and the rows that are all zero.
     """
 
     step: int
@@ -111,15 +115,24 @@ class ExtendRow:
 
 STEP_COLUMNS: Final = tuple(f.name for f in fields(StepRow))
 TOKEN_COLUMNS: Final = ("draft_tokens", "parents", "accepted_path", "output_ids")
-"""Columns that hold user text as ids; sent from detail level ``tokens`` on."""
+"""Columns that hold user text as ids, lists in the record too; sent from detail level ``tokens`` on, as is
+``root``."""
 EXTEND_COLUMNS: Final = tuple(f.name for f in fields(ExtendRow))
 BOUNDARY_COLUMNS: Final = ("boundary", "source", "mode", "expected", "observed")
 """A row with ``expected`` has the empty mode; a row with ``observed`` names the mode it was seen in."""
 
-RANK_COLUMNS: Final = ("step", "proposals", "accepts")
-"""One row a verify step of a rank; ``proposals`` and ``accepts`` are CRC-32, absent where not on the host."""
+RANK_COLUMNS: Final = ("step", "proposals", "accepts", "hidden")
+"""One row a verify step of a rank; ``proposals`` and ``accepts`` are CRC-32, absent where not on the host.
+``hidden``, left out where no step has it, as in :class:`specscope.records.RankSteps`."""
+RANK_SLOT: Final = 1 + hidden.PROJECTIONS
+"""Numbers of ``hidden`` a slot: its level and its fingerprint."""
+MAX_RANK_SLOTS: Final = 64
+"""Slots of ``hidden`` in one step: an engine captures a few layers."""
 MAX_RANK_STEPS: Final = 256
 """Verify steps in one record of a rank."""
+
+MAX_PROMPT: Final = 65_536
+"""Tokens of a prompt that is told; of a longer one none are."""
 
 _DELTA: Final = ("step", "t", "context")
 _STEP_REQUIRED: Final = STEP_COLUMNS[: STEP_COLUMNS.index("copy_like")]
@@ -131,12 +144,12 @@ _EXTEND_TYPES: Final = packed_rows.types_of(ExtendRow)
 
 
 def pack_steps(rows: Sequence[StepRow], *, tokens: bool, codec: int | None = None) -> bytes:
-    """Pack verify steps; without ``tokens`` the columns of :data:`TOKEN_COLUMNS` are left out.
+    """Pack verify steps; without ``tokens`` the columns of :data:`TOKEN_COLUMNS` and ``root`` are left out.
 
     Raises:
         CodecError: a value does not fit its column.
     """
-    names = [name for name in STEP_COLUMNS if tokens or name not in TOKEN_COLUMNS]
+    names = [name for name in STEP_COLUMNS if tokens or name not in (*TOKEN_COLUMNS, "root")]
     return packed_rows.pack(rows, names, _STEP_TYPES, delta=_DELTA, codec=codec)
 
 
@@ -221,17 +234,19 @@ def pack_ranks(
     steps: Sequence[int],
     proposals: Sequence[int | None],
     accepts: Sequence[int | None],
+    hidden: Sequence[Sequence[int] | None] = (),
     *,
     codec: int | None = None,
 ) -> bytes:
-    """Pack the checksums of a rank, one entry a verify step.
+    """Pack what a rank tells, one entry a verify step; ``hidden`` may be empty.
 
     Raises:
         CodecError: the lengths differ or a value does not fit 64 bits.
     """
-    return columns.encode(
-        dict(zip(RANK_COLUMNS, (steps, proposals, accepts), strict=True)), delta=("step",), codec=codec
-    )
+    packed: dict[str, columns.Column] = {"step": steps, "proposals": proposals, "accepts": accepts}
+    if any(one is not None for one in hidden):
+        packed["hidden"] = hidden
+    return columns.encode(packed, delta=("step",), codec=codec)
 
 
 def unpack_ranks(blob: bytes) -> list[tuple[int, int | None, int | None]]:
@@ -240,17 +255,66 @@ def unpack_ranks(blob: bytes) -> list[tuple[int, int | None, int | None]]:
     Raises:
         CodecError: the blob is damaged, a column is missing or holds values of another kind.
     """
-    decoded = columns.decode(blob, max_raw=MAX_RAW, max_rows=MAX_RANK_STEPS)
-    missing = [name for name in RANK_COLUMNS if name not in decoded]
-    if missing:
-        raise columns.CodecError(f"steps of a rank lack the columns {missing}")
+    decoded = _ranks(blob)
     found: list[tuple[int, int | None, int | None]] = []
-    for row in zip(*(cast("list[object]", decoded[name]) for name in RANK_COLUMNS), strict=True):
+    for row in zip(*(cast("list[object]", decoded[name]) for name in RANK_COLUMNS[:3]), strict=True):
         step, proposals, accepts = row
         if not (isinstance(step, int) and step >= 0 and _sum(proposals) and _sum(accepts)):
             raise columns.CodecError(f"row {row!r} of a rank is not (step, checksum, checksum)")
         found.append((step, cast("int | None", proposals), cast("int | None", accepts)))
     return found
+
+
+def unpack_rank_hidden(blob: bytes) -> list[tuple[int, ...] | None]:
+    """Return ``hidden`` of each verify step of a rank, in the order of :func:`unpack_ranks`.
+
+    Raises:
+        CodecError: the blob is damaged, a column is missing, or ``hidden`` holds anything but lists of
+            :data:`RANK_SLOT` whole numbers a slot, at most :data:`MAX_RANK_SLOTS` slots.
+    """
+    decoded = _ranks(blob)
+    found: list[tuple[int, ...] | None] = []
+    for value in cast("list[object]", decoded.get("hidden", [None] * len(decoded["step"]))):
+        if value is None:
+            found.append(None)
+            continue
+        if not isinstance(value, list):
+            raise columns.CodecError(f"hidden states of a rank hold {value!r}, a list wanted")
+        numbers = tuple(cast("list[int]", value))
+        if len(numbers) % RANK_SLOT or not 0 < len(numbers) <= RANK_SLOT * MAX_RANK_SLOTS:
+            raise columns.CodecError(f"hidden states of a rank hold {len(numbers)} numbers in one step")
+        found.append(numbers)
+    return found
+
+
+def _ranks(blob: bytes) -> columns.Decoded:
+    decoded = columns.decode(blob, max_raw=MAX_RAW, max_rows=MAX_RANK_STEPS)
+    missing = [name for name in RANK_COLUMNS[:3] if name not in decoded]
+    if missing:
+        raise columns.CodecError(f"steps of a rank lack the columns {missing}")
+    return decoded
+
+
+def pack_prompt(ids: Sequence[int], *, codec: int | None = None) -> bytes:
+    """Pack the token ids of a whole prompt.
+
+    Raises:
+        CodecError: an id does not fit 64 bits.
+    """
+    return columns.encode({"id": ids}, codec=codec)
+
+
+def unpack_prompt(blob: bytes) -> list[int]:
+    """Return the token ids of a whole prompt, at most :data:`MAX_PROMPT`.
+
+    Raises:
+        CodecError: the blob is damaged or too long, its column is missing or holds values of another kind.
+    """
+    decoded = columns.decode(blob, max_raw=MAX_RAW, max_rows=MAX_PROMPT)
+    ids = cast("list[object]", decoded.get("id", [None]))
+    if not all(isinstance(one, int) for one in ids):
+        raise columns.CodecError("a prompt has no column 'id' of whole numbers, one a token")
+    return cast("list[int]", ids)
 
 
 def _sum(value: object) -> bool:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,28 @@ Ints = Sequence[int | None]
 Floats = Sequence[float | None]
 Texts = Sequence[str | None]
 Lists = Sequence[Sequence[int] | None]
-Column = Ints | Floats | Texts | Lists
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """A column of many rows as arrays; what is encoded of it is the same, a tenth of the time.
+
+    ``values`` has a number a row, whole or real. With ``texts`` it indexes them; with ``lengths``, one a
+    row, it has the elements of all lists, one after the other. ``present`` says which rows have a value
+    (``None``: each); what the others hold means nothing, but their lists are empty.
+    """
+
+    values: NDArray[Any]
+    present: NDArray[np.bool_] | None = None
+    texts: tuple[str, ...] | None = None
+    lengths: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.values if self.lengths is None else self.lengths)
+
+
+Column = Ints | Floats | Texts | Lists | Array
 Row = dict[str, int | float | str | list[int] | None]
 Decoded = dict[str, list[int | None] | list[float | None] | list[str | None] | list[list[int] | None]]
 
@@ -55,7 +77,7 @@ class CodecError(ValueError):
 # --- encoding -------------------------------------------------------------------------------------
 
 
-def _pack_ints(values: NDArray[np.int64]) -> bytes:
+def _pack_ints(values: NDArray[np.integer]) -> bytes:
     """Return the narrowest dtype's code and the values in it."""
     low, high = (int(values.min()), int(values.max())) if values.size else (0, 0)
     for code, (dtype, least, most) in enumerate(_RANGES):
@@ -82,14 +104,8 @@ def _int_array(values: Sequence[int | None], name: str) -> NDArray[np.int64]:
 def _encode_column(name: str, kind: int, delta: bool, column: Sequence[object]) -> bytes:
     flags, data = _validity(column)
     if kind == _INT:
-        values = _int_array(cast(Ints, column), name)
-        span = int(values.max()) - int(values.min()) if values.size else 0
-        if delta and values.size and not flags and span < 1 << 62:
-            flags |= _DELTA
-            differences = np.diff(values, prepend=values[:1])
-            data += int(values[0]).to_bytes(8, "little", signed=True) + _pack_ints(differences)
-        else:
-            data += _pack_ints(values)
+        more, packed = _whole(_int_array(cast(Ints, column), name), delta=delta and not flags)
+        flags, data = flags | more, data + packed
     elif kind == _FLOAT:
         with np.errstate(over="ignore"):  # beyond float32 is infinite
             floats = np.array([0.0 if v is None else v for v in cast(Floats, column)], dtype="<f4")
@@ -108,10 +124,49 @@ def _encode_column(name: str, kind: int, delta: bool, column: Sequence[object]) 
         flat = _int_array([x for v in lists for x in v], name)
         data += _pack_ints(np.array([len(v) for v in lists], dtype=np.int64))
         data += struct.pack("<I", flat.size) + _pack_ints(flat)
+    return _labelled(name, kind, flags, data)
+
+
+def _labelled(name: str, kind: int, flags: int, data: bytes) -> bytes:
     label = name.encode()
     if len(label) > 255:
         raise CodecError(f"column {name!r}: a name has at most 255 bytes")
     return struct.pack("<B", len(label)) + label + struct.pack("<BBI", kind, flags, len(data)) + data
+
+
+def _whole(values: NDArray[np.int64], *, delta: bool) -> tuple[int, bytes]:
+    """Return the flag of differences, where they are stored, and the data."""
+    span = int(values.max()) - int(values.min()) if values.size else 0
+    if not (delta and values.size and span < 1 << 62):
+        return 0, _pack_ints(values)
+    differences = np.diff(values, prepend=values[:1])
+    return _DELTA, int(values[0]).to_bytes(8, "little", signed=True) + _pack_ints(differences)
+
+
+def _encode_array(name: str, delta: bool, column: Array) -> bytes:
+    flags, data, values, present = 0, b"", column.values, column.present
+    if present is not None and not present.all():
+        flags, data = _NULLABLE, np.packbits(present, bitorder="little").tobytes()
+        if column.lengths is None:
+            values = np.where(present, values, 0)
+    if column.lengths is not None:
+        data += _pack_ints(column.lengths) + struct.pack("<I", values.size) + _pack_ints(values)
+        return _labelled(name, _LIST, flags, data)
+    if values.dtype.kind == "f":
+        return _labelled(name, _FLOAT, flags, data + values.astype("<f4").tobytes())
+    if column.texts is None:
+        more, packed = _whole(values.astype(np.int64), delta=delta and not flags)
+        return _labelled(name, _INT, flags | more, data + packed)
+    used: list[int] = np.unique(values if present is None else values[present]).tolist()
+    texts = [column.texts[index] for index in used]
+    table = sorted(set(texts))
+    place = np.zeros(max(1, len(column.texts)), dtype=np.int64)
+    place[used] = [table.index(text) for text in texts]
+    data += struct.pack("<I", len(table))
+    for raw in [text.encode("utf-8", "replace") for text in table]:
+        data += struct.pack("<I", len(raw)) + raw
+    codes = place[values]
+    return _labelled(name, _TEXT, flags, data + _pack_ints(codes if present is None else codes * present))
 
 
 def _kind(name: str, column: Sequence[object]) -> int:
@@ -143,7 +198,10 @@ def encode(columns: Mapping[str, Column], *, delta: Sequence[str] = (), codec: i
     parts = [struct.pack("<IH", rows, len(columns))]
     for name, column in columns.items():
         try:
-            parts.append(_encode_column(name, _kind(name, column), name in delta, column))
+            if isinstance(column, Array):
+                parts.append(_encode_array(name, name in delta, column))
+            else:
+                parts.append(_encode_column(name, _kind(name, column), name in delta, column))
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             if isinstance(error, CodecError):
                 raise

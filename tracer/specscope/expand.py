@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,6 @@ from specscope import tree
 from specscope.records import (
     ROOT,
     Block,
-    DraftExtend,
-    HiddenStats,
     Ids,
     Reals,
     RequestStarted,
@@ -45,6 +42,16 @@ def prompt(record: RequestStarted) -> Sequence[int] | None:
     if record.prompt is None:
         return record.prompt_ids
     return rows(record.prompt)[0] if record.prompt[2] else ()
+
+
+def whole_prompt(record: RequestStarted) -> Sequence[int] | None:
+    """Return a request's prompt where all of it is known, ``None`` where only its end is, or nothing.
+
+    Raises:
+        ValueError: see :func:`rows`.
+    """
+    known = prompt(record)
+    return known if known is not None and len(known) == record.prompt_tokens else None
 
 
 def reals(block: Reals) -> NDArray[np.float32]:
@@ -124,59 +131,6 @@ def step(batch: VerifyBatch, odd: Odd) -> VerifyStep:
         found.accepted_free = tuple(tree.follow(*one) for one in zip(parents, drafts, free, strict=True))
     _confidence(batch, found)
     return found
-
-
-def hidden(record: DraftExtend) -> tuple[HiddenStats | None, ...]:
-    """Return the statistics of what each request's draft was fed, from those of the rows.
-
-    Mean and variance of the rows are combined by the law of total variance, which stays exact when the mean
-    is large against the deviation.
-    """
-    if record.row_stats is None or record.spans is None:
-        return record.hidden
-    each = np.frombuffer(record.row_stats, dtype="<f4").reshape(3, -1).astype(np.float64)
-    return tuple(
-        _combined(each[:, start : start + count]) if count > 0 else None
-        for start, count in zip(*record.spans, strict=True)
-    )
-
-
-FEW_ROWS: Final = 8
-"""Below it plain numbers are faster than numpy's calls, and each request's step has so few rows."""
-
-
-def _combined_few(count: int, means: list[float], variances: list[float], peaks: list[float]) -> HiddenStats:
-    average = sum(means) / count
-    off = [one - average for one in means]
-    spread = sum(variances) / count + sum([one * one for one in off]) / count
-    return HiddenStats(
-        rows=count,
-        mean=average,
-        std=math.sqrt(spread),
-        rms=math.sqrt(spread + average * average),
-        max_abs=max(peaks),
-        nonfinite=0,
-        zero_rows=peaks.count(0.0),
-    )
-
-
-def _combined(each: NDArray[np.float64]) -> HiddenStats:
-    count = each.shape[1]
-    if count < FEW_ROWS:
-        means, variances, peaks = each.tolist()
-        return _combined_few(count, means, variances, peaks)
-    mean, variance, peak = each
-    average = float(mean.mean())
-    spread = float(variance.mean() + mean.var())
-    return HiddenStats(
-        rows=len(mean),
-        mean=average,
-        std=math.sqrt(spread),
-        rms=math.sqrt(spread + average * average),
-        max_abs=float(peak.max()),
-        nonfinite=0,
-        zero_rows=int((peak == 0).sum()),
-    )
 
 
 def proposed(parents: Ids, drafts: Ids, padding: int) -> int:

@@ -54,10 +54,9 @@ class HiddenRow:
     ``step``, ``after`` and ``mode`` as in :class:`specscope.chunks.ExtendRow`; ``source`` is ``target_fed``
     (``draft_step`` 0) or ``self_fed`` (from 1). ``position`` counts the tokens of prompt and output before
     the one whose forward gave the first of its ``rows``, the others follow; the embedding at a position is
-    that of the next token. Self-fed rows go on behind the last
-    target-fed row before them: draft step k has the position k further. The carry of draft step 0 has that of
-    the last target-fed row. ``mean``, ``std`` (population) and ``max_abs``
-    are taken over all finite values, ``nonfinite`` counts the others,
+    that of the next token. Self-fed rows go on behind the last target-fed row before them: draft step k has
+    the position k further. The carry of draft step 0 has that of the last target-fed row. ``mean``, ``std``
+    (population) and ``max_abs`` are taken over all finite values, ``nonfinite`` counts the others,
     ``zero_rows`` the rows that are all zero, ``equal_rows`` those equal to the row before (the first row of
     a request is not compared). ``same_as`` names the place whose very tensor this was: the numbers are
     there, and absent here. Of the first :data:`MAX_FINGERPRINTS` rows ``levels`` has one entry each

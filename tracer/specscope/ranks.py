@@ -1,7 +1,8 @@
-"""What this rank proposed and accepted, as two checksums a step, so that the server can compare ranks.
+"""What this rank proposed, accepted and was fed, as a few numbers a step, so that ranks can be compared.
 
 The ranks of a tensor-parallel group run the same steps on the same requests and must come to the same
 proposals and accepts. Each rank tells checksums of its own; they are joined by the engine's step number.
+Hidden states may differ in their last bits, so that of these a level and a fingerprint go along, not a sum.
 
 CRC-32, because equal bytes always have equal checksums (a difference is certain) and it is the cheapest
 hash Python has in C: 0.16 µs for 40 bytes and 3.6 µs for 8 KiB (64 requests of 16 nodes) against 1.2 and
@@ -15,12 +16,14 @@ from collections import deque
 from typing import Final
 from zlib import crc32
 
-from specscope.records import RankSteps
+from specscope.records import Ids, RankSteps
 
 ROWS: Final = 256
 """Steps in one record; a record goes out each second or as soon as it is full."""
 HELD: Final = 4096
 """Steps kept while no record can go out, the newest ones: 0.5 MiB, four seconds at 1000 steps a second."""
+
+_Row = tuple[int, int | None, int | None, Ids | None]
 
 
 class RankHashes:
@@ -35,23 +38,26 @@ class RankHashes:
         self.size = size
         self.added = 0
         """Steps added so far."""
-        self._rows: deque[tuple[int, int | None, int | None]] = deque(maxlen=HELD)
+        self._rows: deque[_Row] = deque(maxlen=HELD)
         self._taken = 0
         self._lost = 0
 
-    def add(self, step: int, proposals: bytes | None, accepts: bytes | None) -> None:
+    def add(
+        self, step: int, proposals: bytes | None, accepts: bytes | None, hidden: Ids | None = None
+    ) -> None:
         """Add a verify step, once; never blocks, 0.6 µs for small batches.
 
         ``step`` is the engine's step number. ``proposals`` are the draft token ids of the whole batch,
         ``accepts`` what was accepted and committed, both as bytes that the host has anyway and with nothing
         in them that ranks need not agree on (no padding that was never written, no address). ``None``: not
-        on the host.
+        on the host. ``hidden`` as in :class:`specscope.records.RankSteps`, ``None`` where it was not taken.
         """
         self._rows.append(
             (
                 step,
                 None if proposals is None else crc32(proposals),
                 None if accepts is None else crc32(accepts),
+                hidden,
             )
         )
         self.added += 1
@@ -64,7 +70,7 @@ class RankHashes:
         held = len(self._rows)
         if not held or (held < ROWS and not everything):
             return None
-        rows: list[tuple[int, int | None, int | None]] = []
+        rows: list[_Row] = []
         while len(rows) < ROWS:
             # The engine thread may push the last one out of a full deque between test and pop.
             try:
@@ -74,8 +80,9 @@ class RankHashes:
         self._taken += len(rows)
         if not rows:
             return None
-        steps, proposals, accepts = zip(*rows, strict=True)
-        return RankSteps(time.monotonic_ns(), self.size, steps, proposals, accepts)
+        steps, proposals, accepts, hidden = zip(*rows, strict=True)
+        seen = () if hidden.count(None) == len(hidden) else hidden
+        return RankSteps(time.monotonic_ns(), self.size, steps, proposals, accepts, seen)
 
     def lost(self) -> int:
         """Return how many steps were pushed out so far, unsent."""

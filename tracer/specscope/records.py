@@ -174,33 +174,14 @@ class VerifyBatch:
 
 
 @dataclass(slots=True)
-class HiddenStats:
-    """Statistics of the hidden states fed to the draft, over ``rows`` [rows, width] of one request.
-
-    ``rms`` = sqrt(mean(x**2)); non-finite values are left out of the others and counted; ``zero_rows``
-    counts rows that are all zero.
-    """
-
-    rows: int
-    mean: float
-    std: float
-    rms: float
-    max_abs: float
-    nonfinite: int
-    zero_rows: int
-
-
-@dataclass(slots=True)
 class DraftExtend:
     """One target-fed draft pass over target hidden states: after prefill or after verify.
 
     ``fed_width`` is the last dimension of what the draft received (0: no hidden states), ``fc_in`` that of
     the hidden states that its fc takes (``None``: the draft has no fc), ``fc_ran`` how often fc ran in this
     pass (``None``: not observable), ``aux_states`` how many aux hidden states the target handed over (0: none
-    captured). ``hidden`` has one entry a request, ``None`` where not recorded. ``confidence`` [2, requests]
-    are top-1 probability and entropy (nats) of the draft token that this pass proposes for position 1.
-    ``row_stats``, float32 [3, rows], are mean, population variance and largest absolute value of each row,
-    ``spans`` first row and number of rows of each request: :mod:`specscope.expand` makes ``hidden`` of them.
+    captured). ``confidence`` [2, requests] are top-1 probability and entropy (nats) of the draft token that
+    this pass proposes for position 1.
     """
 
     TAG: ClassVar[str] = "extend"
@@ -214,12 +195,9 @@ class DraftExtend:
     aux_states: int | None
     fc_in: int | None
     fc_ran: int | None
-    hidden: tuple[HiddenStats | None, ...]
     expected: Mapping[Expectation, int]
     crossed: Mapping[Crossing, int]
     confidence: Reals | None = None
-    row_stats: bytes | None = None
-    spans: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
 @dataclass(slots=True)
@@ -306,6 +284,9 @@ class RankSteps:
 
     ``size`` is how many ranks must agree. One entry a step: ``steps`` are engine step numbers, ``proposals``
     and ``accepts`` CRC-32 of what this rank proposed and accepted, ``None`` where it was not on the host.
+    ``hidden`` are levels and fingerprints of what the draft was fed, of the mean row of the batch: nine whole
+    numbers a slot (:data:`specscope.hidden.quantise`: the level, then the fingerprint). ``None``: not taken
+    in that step; empty: in none.
     """
 
     TAG: ClassVar[str] = "ranks"
@@ -314,6 +295,7 @@ class RankSteps:
     steps: Ids
     proposals: tuple[int | None, ...]
     accepts: tuple[int | None, ...]
+    hidden: tuple[Ids | None, ...] = ()
 
 
 Record = (
@@ -348,11 +330,9 @@ _MAPPINGS = {
     tag: tuple(1 + names.index(name) for name in ("expected", "crossed") if name in names)
     for tag, names in _FIELDS.items()
 }
-_HIDDEN = 1 + _FIELDS[DraftExtend.TAG].index("hidden")
 _PROMPTS = tuple(1 + _FIELDS[RequestStarted.TAG].index(name) for name in ("prompt_ids", "prompt"))
 _LOOKS = 1 + _FIELDS[HiddenPass.TAG].index("looks")
 _LOOK_VALUES = attrgetter(*(f.name for f in fields(HiddenLook)))
-_HIDDEN_VALUES = attrgetter(*(f.name for f in fields(HiddenStats)))
 
 
 def to_tuple(record: Record) -> tuple[Any, ...]:
@@ -362,13 +342,7 @@ def to_tuple(record: Record) -> tuple[Any, ...]:
     for index in _MAPPINGS[tag]:
         if type(values[index]) is not dict:
             values = _with(values, index, dict(values[index]))
-    if tag == DraftExtend.TAG:
-        hidden = values[_HIDDEN]
-        # Hidden states on a device, and rows that are all finite, leave no statistics here.
-        if hidden.count(None) != len(hidden):
-            each = [None if one is None else _HIDDEN_VALUES(one) for one in hidden]
-            values = _with(values, _HIDDEN, tuple(each))
-    elif tag == HiddenPass.TAG:
+    if tag == HiddenPass.TAG:
         values = _with(values, _LOOKS, tuple([_LOOK_VALUES(one) for one in values[_LOOKS]]))
     return values
 
@@ -397,8 +371,6 @@ def from_tuple(values: tuple[Any, ...]) -> Record:
     if len(names) != len(values) - 1:
         raise ValueError(f"record {kind.TAG!r} has {len(values) - 1} fields, {len(names)} wanted")
     arguments: dict[str, Any] = dict(zip(names, values[1:], strict=True))
-    if kind is DraftExtend:
-        arguments["hidden"] = tuple(None if h is None else HiddenStats(*h) for h in arguments["hidden"])
-    elif kind is HiddenPass:
+    if kind is HiddenPass:
         arguments["looks"] = tuple(HiddenLook(*look) for look in arguments["looks"])
     return kind(**arguments)

@@ -8,11 +8,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
 from opentelemetry.sdk.trace import ReadableSpan
 
-from specscope import chunks, expand, hidden, packed_rows, rollup
+from specscope import chunks, expand, hidden, hidden_rollup, packed_rows, rollup
 from specscope import convention as c
-from specscope.exporter import confidence, facts, hidden_rows
+from specscope.exporter import confidence, facts, fed, hidden_rows, hidden_sums
 from specscope.exporter.requests import Chunk, PassKinds, RequestState, RequestTable
 from specscope.exporter.spans import Attributes, Spans
 from specscope.exporter.tokens import TokenStream
@@ -46,6 +47,7 @@ HIDDEN_RAW: Final = 256 << 10
 BROKEN: Final = "record_error"
 ODD_TREE: Final = "draft_tree"
 EVICTED: Final = "request_evicted"
+HIDDEN_KEYS: Final = "hidden_keys"
 
 
 class Pipeline:
@@ -70,8 +72,10 @@ class Pipeline:
         self._kinds = PassKinds()
         self._open: OrderedDict[str, RequestState] = OrderedDict()
         self._rollup = rollup.Rollup()
+        self._hidden_rollup = hidden_rollup.HiddenRollup()
         self._rollup_seq = 0
-        self._fed = hidden_rows.LastFed()
+        self._fed = fed.LastFed()
+        self._hidden_rows = hidden_rows.HiddenRows()
         self._start_ns = hello.start_ns
         self._rolled_ns = 0
         self._rolled_record = 0
@@ -160,7 +164,15 @@ class Pipeline:
             state.first_wall_ns = record.arrival_ns or state.first_wall_ns
             if whole:
                 state.whole, state.next_chunk = True, 0
+                state.prompt = self._prompt(record)
             state.stream = TokenStream(expand.prompt(record) if whole else None)
+
+    def _prompt(self, record: RequestStarted) -> bytes | None:
+        """Return the packed prompt where it may be told and all of it is known."""
+        if not self._settings.at_least(c.DETAIL_TOKENS) or record.prompt_tokens > chunks.MAX_PROMPT:
+            return None
+        ids = expand.whole_prompt(record)
+        return chunks.pack_prompt(ids, codec=self._codec) if ids else None
 
     def _prefill(self, record: PrefillPass) -> None:
         wall = self._anchor.wall(record.t_ns)
@@ -195,6 +207,8 @@ class Pipeline:
             )
             stream = state.stream
             if stream is not None and record.roots is not None and not overshoot:
+                if stream.knows_prompt and stream.at(record.context[index] - 1) is None:
+                    row.root = record.roots[index]
                 stream.reach(record.context[index], record.roots[index])
             if stream is not None and (copied := stream.copies()) is not None:
                 row.copy_like = int(copied)
@@ -240,7 +254,7 @@ class Pipeline:
         totals.bonus += row.bonus
         totals.committed += row.committed
         totals.zero_steps += row.drafted_depth > 0 and row.accepted == 0
-        if state.kind in (c.KIND_HEALTH_CHECK, c.KIND_WARMUP):
+        if not state.counts:
             return
         self._rollup.add(
             wall_ns,
@@ -263,8 +277,8 @@ class Pipeline:
     def _extend(self, record: DraftExtend) -> None:
         wall = self._anchor.wall(record.t_ns)
         kind = self._kinds.number(record.expected, record.crossed)
-        first, stats = confidence.first(record), expand.hidden(record)
-        fed = self._fed.of(record.step, record.after)
+        first = confidence.first(record)
+        found = self._fed.of(record.step, record.after)
         for index, uid in enumerate(record.uids):
             state = self._state(uid, wall)
             state.passes[kind] += 1
@@ -282,12 +296,8 @@ class Pipeline:
                 fc_in=record.fc_in,
                 fc_ran=record.fc_ran,
             )
-            told = stats[index] if stats else None
-            if told is not None:
-                row.rows, row.mean, row.std, row.rms = told.rows, told.mean, told.std, told.rms
-                row.max_abs, row.nonfinite, row.zero_rows = told.max_abs, told.nonfinite, told.zero_rows
-            elif uid in fed:
-                fed[uid].fill(row)
+            if uid in found:
+                found[uid].fill(row)
             chunk = self._chunk(state)
             chunk.extends.append(row)
             if len(chunk.extends) >= chunks.MAX_EXTENDS:
@@ -299,19 +309,28 @@ class Pipeline:
         wall = self._anchor.wall(record.t_ns)
         reduced = hidden_rows.reduce(record)
         self._fed.add(record, reduced)
-        for index, rows in hidden_rows.by_request(record, reduced):
-            state = self._state(record.uids[index], wall)
-            raw = hidden_rows.raw_size(rows)
-            if len(rows) > hidden.MAX_ROWS or raw > packed_rows.MAX_RAW:
-                raise ValueError(f"{len(rows)} rows of hidden states of one request in one pass")
+        parts = self._hidden_rows.parts(record, reduced)
+        counted = np.zeros(len(parts), dtype=bool)
+        for index, (uid, part) in enumerate(zip(record.uids, parts, strict=True)):
+            if part is None:
+                continue
+            state = self._state(uid, wall)
+            counted[index] = state.counts
+            raw, count = part.raw, len(part.whole)
+            if count > hidden.MAX_ROWS or raw > packed_rows.MAX_RAW:
+                raise ValueError(f"{count} rows of hidden states of one request in one pass")
             chunk = self._chunk(state)
-            full = len(chunk.hidden) + len(rows) > hidden.MAX_ROWS or chunk.hidden_raw + raw > HIDDEN_RAW
+            full = chunk.hidden_rows + count > hidden.MAX_ROWS or chunk.hidden_raw + raw > HIDDEN_RAW
             if chunk.hidden and full:
                 self._close(state)
                 chunk = self._chunk(state)
-            chunk.hidden += rows
+            chunk.hidden.append(part)
+            chunk.hidden_rows += count
             chunk.hidden_raw += raw
             chunk.looked_ns.append(wall)
+        for key, sums in hidden_sums.of(record, reduced, counted):
+            if not self._hidden_rollup.add(wall, key, sums):
+                self.dropped[HIDDEN_KEYS] += 1
 
     def _finished(self, record: RequestFinished) -> None:
         state = self._state(record.uid, self._anchor.wall(record.t_ns))
@@ -322,7 +341,9 @@ class Pipeline:
         self._tell(state)
 
     def _ranks(self, record: RankSteps) -> None:
-        packed = chunks.pack_ranks(record.steps, record.proposals, record.accepts, codec=self._codec)
+        packed = chunks.pack_ranks(
+            record.steps, record.proposals, record.accepts, record.hidden, codec=self._codec
+        )
         self._out(self.spans.ranks(record, packed, self._anchor))
 
     # --- out --------------------------------------------------------------------------------------
@@ -349,8 +370,10 @@ class Pipeline:
         if chunk.extends:
             payload[c.CHUNK_EXTENDS] = chunks.pack_extends(chunk.extends, codec=self._codec)
         if chunk.hidden:
-            payload[c.CHUNK_HIDDEN] = hidden.pack(chunk.hidden, codec=self._codec)
+            payload[c.CHUNK_HIDDEN] = self._hidden_rows.pack(chunk.hidden, codec=self._codec)
         seq, state.next_chunk = state.next_chunk, state.next_chunk + 1
+        if state.prompt is not None and seq == 0:
+            payload[c.CHUNK_PROMPT], state.prompt = state.prompt, None
         times = [row.t for row in chunk.steps] + [row.t for row in chunk.extends] + chunk.looked_ns
         self._out(
             self.spans.steps(state, seq, chunk.first_step, payload, (min(times), max(times)), self._anchor)
@@ -404,9 +427,12 @@ class Pipeline:
     def _roll(self) -> None:
         wall_ns = self._anchor.wall(self._now)
         self._rollup_seq = max(self._rollup_seq, self._age(wall_ns))
-        for bucket, rows in self._rollup.take():
-            blob = rollup.pack(rows, codec=self._codec)
-            self._out(self.spans.rollup(self._rollup_seq, bucket, blob, wall_ns, self._anchor))
+        steps, looks = dict(self._rollup.take()), self._hidden_rollup.take()
+        for bucket in sorted({*steps, *looks}):
+            rows = rollup.pack(steps.get(bucket, {}), codec=self._codec)
+            sums = looks.get(bucket)
+            told = None if sums is None else hidden_rollup.pack(sums, codec=self._codec)
+            self._out(self.spans.rollup(self._rollup_seq, bucket, rows, told, wall_ns, self._anchor))
             self._rollup_seq += 1
 
 

@@ -9,8 +9,8 @@ from typing import Final
 
 from specscope import convention as c
 from specscope.chunks import ExtendRow, StepRow
+from specscope.exporter.hidden_rows import Part
 from specscope.exporter.tokens import TokenStream
-from specscope.hidden import HiddenRow
 from specscope.records import Crossing, Expectation, RequestFinished, RequestStarted
 
 RUNNING: Final = 8192
@@ -47,9 +47,10 @@ class Chunk:
     extends: list[ExtendRow] = field(default_factory=list[ExtendRow])
     drafts: list[tuple[StepRow, Levels, int]] = field(default_factory=list[tuple[StepRow, Levels, int]])
     """Rows whose shift-match waits for later tokens: (row, ids by depth, start in the stream)."""
-    hidden: list[HiddenRow] = field(default_factory=list[HiddenRow])
+    hidden: list[Part] = field(default_factory=list[Part])
+    hidden_rows: int = 0
     hidden_raw: int = 0
-    """A bound of the bytes that they take before compression."""
+    """Bounds of the rows of hidden states and of the bytes that they take before compression."""
     looked_ns: list[int] = field(default_factory=list[int])
     """Wall clock of the passes whose hidden states are in it."""
 
@@ -76,6 +77,8 @@ class RequestState:
     """Top-1 probability and entropy of position 1 of its next proposal, from the draft extend before."""
     chunk: Chunk | None = None
     next_chunk: int = 0
+    prompt: bytes | None = None
+    """The packed prompt, until it is sent with the first chunk."""
     told_ns: int = -1
     """Exporter's monotonic clock at the last request span; -1: none yet."""
     changed: bool = True
@@ -89,6 +92,11 @@ class RequestState:
     def kind(self) -> str | None:
         """Return the kind of request, ``None`` where its start was not seen."""
         return None if self.started is None else self.started.kind
+
+    @property
+    def counts(self) -> bool:
+        """Say whether it counts in rollups: health checks and warm-ups do not."""
+        return self.kind not in (c.KIND_HEALTH_CHECK, c.KIND_WARMUP)
 
 
 class RequestTable:

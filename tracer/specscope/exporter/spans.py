@@ -112,14 +112,16 @@ class Spans:
         }
         return self._process_span(c.SPAN_ENGINE, number, (at, at), attributes)
 
-    def rollup(self, seq: int, bucket: int, rows: bytes, now_ns: int, anchor: Anchor) -> ReadableSpan:
-        """Return a rollup span; ``bucket`` in unix seconds, ``now_ns`` wall clock."""
-        attributes: Attributes = {
-            c.ROLLUP_SEQ: seq,
-            c.ROLLUP_BUCKET: bucket,
-            c.ROLLUP_ROWS: rows,
-            **_clock(anchor),
-        }
+    def rollup(
+        self, seq: int, bucket: int, rows: bytes, hidden: bytes | None, now_ns: int, anchor: Anchor
+    ) -> ReadableSpan:
+        """Return a rollup span; ``bucket`` in unix seconds, ``now_ns`` wall clock.
+
+        ``hidden`` are the packed sums over hidden states, ``None`` where nothing was looked at.
+        """
+        attributes: Attributes = {c.ROLLUP_SEQ: seq, c.ROLLUP_BUCKET: bucket, c.ROLLUP_ROWS: rows}
+        _put(attributes, c.ROLLUP_HIDDEN, hidden)
+        attributes |= _clock(anchor)
         return self._process_span(c.SPAN_ROLLUP, seq, (bucket * 1_000_000_000, now_ns), attributes)
 
     def ranks(self, record: RankSteps, packed: bytes, anchor: Anchor) -> ReadableSpan:
