@@ -5,8 +5,19 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from specscope import chunks, cli, columns, convention, pump, records, rollup, settings
-from specscope.exporter import pipeline, sender, tokens
+from specscope import (
+    chunks,
+    cli,
+    columns,
+    convention,
+    hidden,
+    hidden_rollup,
+    pump,
+    records,
+    rollup,
+    settings,
+)
+from specscope.exporter import hidden_rows, pipeline, sender, tokens
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 WIRE = (REFERENCE / "wire.md").read_text(encoding="utf-8")
@@ -20,11 +31,12 @@ NAMES = {
 }  # fmt: skip
 COLUMNS = {
     *chunks.STEP_COLUMNS, *chunks.EXTEND_COLUMNS, *chunks.BOUNDARY_COLUMNS, *chunks.RANK_COLUMNS,
-    *rollup.ROLLUP_COLUMNS,
+    *rollup.ROLLUP_COLUMNS, *hidden.HIDDEN_COLUMNS, *hidden_rollup.COLUMNS,
 }  # fmt: skip
 REASONS = {
     pump.QUEUE_FULL, pump.EXPORTER_LOST, pump.EXPORTER_DEAD, pump.NOT_PLAIN, pump.RANK_STEPS_FULL,
-    pipeline.BROKEN, pipeline.EVICTED, sender.BUFFER_FULL, sender.REJECTED, sender.RECEIVER_ERROR,
+    pipeline.BROKEN, pipeline.EVICTED, pipeline.HIDDEN_KEYS, pipeline.ODD_TREE,
+    sender.BUFFER_FULL, sender.REJECTED, sender.RECEIVER_ERROR,
 }  # fmt: skip
 
 
@@ -38,7 +50,7 @@ def test_the_convention_was_read() -> None:
     assert len(NAMES) > 90
 
 
-@pytest.mark.parametrize("name", sorted(COLUMNS | REASONS | set(rollup.DIMENSIONS)))
+@pytest.mark.parametrize("name", sorted(COLUMNS | REASONS | {*rollup.DIMENSIONS, *hidden.PLACES}))
 def test_every_column_reason_and_dimension_is_documented(name: str) -> None:
     assert name in QUOTED
 
@@ -52,6 +64,18 @@ def test_limits_are_documented_as_they_are() -> None:
     assert f"at most {chunks.MAX_STEPS} verify steps" in WIRE
     assert f"one row a verify step, at most {chunks.MAX_RANK_STEPS}" in WIRE
     assert f"its last {tokens.WINDOW}" in WIRE
+    assert f"whole prompt of at most {chunks.MAX_PROMPT:,} tokens" in WIRE
+    assert f"more than {hidden.MAX_ROWS} rows or {pipeline.HIDDEN_RAW >> 10} KiB" in WIRE
+    assert f"of the first {hidden.MAX_FINGERPRINTS} rows" in WIRE
+    assert f"round({hidden.PER_OCTAVE} log2 rms); \N{MINUS SIGN}{-hidden.NO_LEVEL}:" in WIRE
+    assert f"{hidden.PROJECTIONS} projections each, in 1/{hidden.PER_RMS} of the row's rms" in WIRE
+    assert f"`spec_decode.rollup.hidden_states`, at most {hidden_rollup.MAX_KEYS} rows" in WIRE
+    assert f"of more than {hidden_rollup.MAX_KEYS} kinds in a second" in WIRE
+    assert f"1/{1 << hidden_rows.MEAN_BITS} of the power of two" in WIRE
+    assert (
+        f"to {hidden_rows.DEVIATION_BITS} bits of mantissa, the largest value to {hidden_rows.PEAK_BITS}"
+        in WIRE
+    )
     assert f"unix seconds, a multiple of {rollup.BUCKET_S}" in WIRE
     assert f"Wire, version {convention.WIRE_VERSION}" in WIRE
     assert f"`SPSC`, version ({columns.VERSION})" in WIRE
