@@ -10,7 +10,7 @@ Imported only where there is a CUDA device, or for its tests under ``TRITON_INTE
 
 import contextlib
 import importlib
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from specscope import signs
 from specscope.hidden import PROJECTIONS
@@ -19,8 +19,11 @@ from specscope.tensorstats_torch import BIG, SHRINK, on_device
 # Names that kernels use must be plain ones of this module, and constants be told to be such.
 triton: Any = importlib.import_module("triton")
 tl: Any = importlib.import_module("triton.language")
-# Triton compiles annotations as well, but for the quoted ones, of which it knows this word.
-constexpr: TypeAlias = Any
+# Triton compiles annotations too, where only its own names and texts will do.
+if TYPE_CHECKING:
+    constexpr: TypeAlias = Any
+else:
+    constexpr = tl.constexpr
 
 WIDEST: Final = 1 << 15
 """Values of a slot at most: 32 a thread of the largest program."""
@@ -38,18 +41,18 @@ _PROJECTIONS = tl.constexpr(PROJECTIONS)
 
 
 @triton.jit(do_not_specialize=["n", "each"])
-def _reduce(
+def reduce_kernel(
     rows: "Any",
     found: "Any",
     apart: "Any",
     n: "Any",
     each: "Any",
     root: "Any",
-    slots: "constexpr",
-    width: "constexpr",
-    block: "constexpr",
-    whole: "constexpr",
-    columns: "constexpr",
+    slots: constexpr,
+    width: constexpr,
+    block: constexpr,
+    whole: constexpr,
+    columns: constexpr,
 ) -> None:
     """Reduce ``each`` rows of one slot; ``apart``: numbers from row to row; ``root``: 1 / sqrt(width)."""
     program = tl.program_id(0)
@@ -101,14 +104,14 @@ def _reduce(
 
 
 @triton.jit
-def _combine(
+def combine_kernel(
     found: "Any",
     starts: "Any",
     counts: "Any",
     into: "Any",
-    slots: "constexpr",
-    columns: "constexpr",
-    block: "constexpr",
+    slots: constexpr,
+    columns: constexpr,
+    block: constexpr,
 ) -> None:
     """Combine the rows of one request and slot, ``block`` at a time."""
     request = tl.program_id(0)
@@ -167,15 +170,16 @@ def takes(dtype: Any, width: int) -> bool:
     return str(dtype) in _WHOLE and width <= WIDEST
 
 
-def _kind(rows: Any, found: Any) -> tuple[Any, ...]:
-    """Return what the compiler makes a kernel of its own for."""
-    aligned = (rows.stride(0) % 16 == 0, rows.data_ptr() % 16 == 0, found.data_ptr() % 16 == 0)
-    return rows.device.index, str(rows.dtype), rows.shape[1], *found.shape[1:], *aligned
+def _kind(rows: Any, slots: int, columns: int, *, aligned: bool) -> tuple[Any, ...]:
+    """Return what the compiler makes a kernel of its own for; ``aligned``: the numbers begin at 16 bytes."""
+    apart = rows.stride(0)
+    of_rows = (rows.dtype, rows.shape[1], apart == 1, apart % 16 == 0, rows.data_ptr() % 16 == 0)
+    return rows.device, slots, columns, aligned, *of_rows
 
 
-def loaded(rows: Any, found: Any) -> bool:
+def loaded(rows: Any, slots: int, columns: int) -> bool:
     """Say whether the kernel for such rows was launched before: loading one breaks a capture."""
-    return _kind(rows, found) in _loaded
+    return _kind(rows, slots, columns, aligned=True) in _loaded
 
 
 def reduce(rows: Any, found: Any) -> None:
@@ -185,7 +189,7 @@ def reduce(rows: Any, found: Any) -> None:
     block = triton.next_power_of_2(width)
     each = min(8, -(-n * slots // MANY))
     with _on(rows.device):
-        _reduce[(-(-n // each) * slots,)](
+        reduce_kernel[(-(-n // each) * slots,)](
             rows,
             found,
             rows.stride(0),
@@ -199,7 +203,7 @@ def reduce(rows: Any, found: Any) -> None:
             columns,
             num_warps=min(32, max(1, block // 1024)),
         )
-    _loaded.add(_kind(rows, found))
+    _loaded.add(_kind(rows, slots, columns, aligned=found.data_ptr() % 16 == 0))
 
 
 def combine(found: Any, starts: Any, counts: Any) -> Any:
@@ -210,7 +214,7 @@ def combine(found: Any, starts: Any, counts: Any) -> Any:
         found = found.contiguous()
         first, many = on_device(starts, found.device), on_device(counts, found.device)
         with _on(found.device):
-            _combine[(len(starts), found.shape[1])](
+            combine_kernel[(len(starts), found.shape[1])](
                 found, first, many, made, found.shape[1], found.shape[2], 128, num_warps=4
             )
     return made
