@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import specscope_migrations
 from alembic import command
 from specscope_server.store import check, open_store, schema, upgrade
 from specscope_server.store.databases import database
@@ -18,6 +19,9 @@ from sqlalchemy.engine.interfaces import ReflectedIndex
 from storekit import facts
 from storekit.dump import dump, execute
 from storekit.postgres import Server
+
+VERSIONS = Path(specscope_migrations.__file__).parent / "versions"
+HEAD = max(path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*.py"))
 
 
 @pytest.fixture(params=["sqlite", pytest.param("empty_postgres", marks=pytest.mark.postgres)])
@@ -57,7 +61,7 @@ def _index(index: ReflectedIndex) -> tuple[str, list[str | None], bool, list[tup
 
 
 def _compared(built: str, created: str) -> None:
-    assert upgrade(built).endswith("schema 0004, up to date")
+    assert upgrade(built).endswith(f"schema {HEAD}, up to date")
     _created(created)
     assert _shape(built) == _shape(created)
     opened = database(built)
@@ -121,11 +125,11 @@ def test_a_failed_migration_leaves_nothing_behind(empty_url: str) -> None:
 
 
 def test_check_says_what_is(empty_url: str) -> None:
-    nothing = r"(is empty, this SpecScope wants 0004; |is not there; .*)run: specscope db upgrade"
+    nothing = rf"(is empty, this SpecScope wants {HEAD}; |is not there; .*)run: specscope db upgrade"
     with pytest.raises(StoreError, match=nothing):
         check(empty_url)
     upgrade(empty_url)
-    assert check(empty_url).endswith("schema 0004, up to date and sound")
+    assert check(empty_url).endswith(f"schema {HEAD}, up to date and sound")
     execute(empty_url, text("DROP INDEX request_by_rid"))
     with pytest.raises(StoreError, match=r"differs from it in 1 places .*request_by_rid"):
         check(empty_url)
@@ -135,7 +139,9 @@ def test_check_says_what_is(empty_url: str) -> None:
 def test_a_newer_schema_is_left_alone(store_url: str, act: Callable[[str], object]) -> None:
     upgrade(store_url)
     execute(store_url, text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
-    message = r"newer SpecScope \(schema 9999, this one knows up to 0004\); upgrade SpecScope or name another"
+    message = (
+        rf"newer SpecScope \(schema 9999, this one knows up to {HEAD}\); upgrade SpecScope or name another"
+    )
     with pytest.raises(StoreError, match=message):
         act(store_url)
 

@@ -1,4 +1,7 @@
-"""All rows of all tables, to compare what two ways of writing left behind."""
+"""All rows of all tables, to compare what two ways of writing left behind.
+
+Real numbers are rounded to ten digits: added up in another order they may differ in their last bits.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,17 @@ def dump(url: str) -> Dump:
         with opened.read() as connection:
             return {
                 table.name: [
-                    tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))
+                    tuple(map(_rounded, row))
+                    for row in connection.execute(select(table).order_by(*table.primary_key))
                 ]
                 for table in schema.metadata.sorted_tables
             }
     finally:
         opened.close()
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.10g}") if isinstance(value, float) else value
 
 
 def empty(url: str) -> None:

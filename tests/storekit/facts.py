@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
+from specscope import columns, hidden
 from specscope.chunks import ExtendRow, StepRow, pack_extends, pack_ranks, pack_steps
+from specscope.hidden import HiddenRow
+from specscope.hidden_rollup import Key as Place
+from specscope.hidden_rollup import Sums
 from specscope.rollup import ALL, STEP, Counts, Key
 from specscope_server.store.model import (
     Batch,
@@ -17,6 +24,7 @@ from specscope_server.store.model import (
     ForeignSpan,
     Heartbeat,
     ProcessFacts,
+    PromptText,
     RankReport,
     RequestReport,
     RequestTotals,
@@ -135,6 +143,7 @@ def chunk(
     seq: int = 0,
     steps: Sequence[StepRow] = (),
     extends: Sequence[ExtendRow] = (),
+    looks: Sequence[HiddenRow] = (),
     **changes: Any,
 ) -> Chunk:
     """Return a chunk; its steps follow those of 64-step chunks before it unless told otherwise."""
@@ -146,6 +155,62 @@ def chunk(
         end_ns=ago_ns(18),
         steps=pack_steps(steps, tokens=True) if steps else b"",
         extends=pack_extends(extends) if extends else b"",
+        hidden=hidden.pack(looks) if looks else b"",
+    )
+    return replace(base, **changes)
+
+
+def look(number: int, **changes: Any) -> HiddenRow:
+    """Return what slot 0 of the draft's input held after a verify step: one row of rms 4."""
+    base = HiddenRow(
+        step=number,
+        after="verify",
+        mode="eager",
+        place=hidden.FED,
+        source="target_fed",
+        draft_step=0,
+        slot=0,
+        position=10 + number,
+        rows=1,
+        mean=0.0,
+        std=4.0,
+        max_abs=9.0,
+        nonfinite=0,
+        zero_rows=0,
+        equal_rows=0,
+        levels=[512],
+        fingerprints=[16, -16, 16, -16, 16, -16, 16, -16],
+    )
+    return replace(base, **changes)
+
+
+def prompt(uid: str = "u0", ids: Sequence[int] = range(5, 15)) -> PromptText:
+    """Return a prompt of ten tokens."""
+    found = np.array(ids, dtype="<i4")
+    return PromptText(
+        uid, len(ids), hashlib.sha256(found.tobytes()).hexdigest(), columns.encode({"id": list(ids)})
+    )
+
+
+def place(name: str = hidden.FED, *, source: str = "target_fed", draft_step: int = 0, slot: int = 0) -> Place:
+    """Return where looks were taken after a verify step."""
+    return name, source, draft_step, slot, "verify", "eager"
+
+
+PLACE = place()
+
+
+def looks(count: int = 10, rms: float = 4.0, **changes: Any) -> Sums:
+    """Return sums over looks of two rows each, all of one size."""
+    level = math.log2(rms)
+    base = Sums(
+        looks=count,
+        rows=2 * count,
+        levelled=count,
+        sum_square=2 * count * rms**2,
+        max_abs=3 * rms,
+        sum_level=count * level,
+        sum_level2=count * level**2,
     )
     return replace(base, **changes)
 
@@ -159,6 +224,14 @@ def increment(seq: int, bucket_ago: int = 20, **counts: int) -> RollupIncrement:
         ("context", "8-15", STEP): told,
     }
     return RollupIncrement(seq, NOW_NS // SECOND // 10 * 10 - bucket_ago, rows)
+
+
+def hidden_increment(
+    seq: int, told: Mapping[Place, Sums] | None = None, bucket_ago: int = 20
+) -> RollupIncrement:
+    """Return a rollup of hidden states alone (default: ten looks at one place)."""
+    bucket = NOW_NS // SECOND // 10 * 10 - bucket_ago
+    return RollupIncrement(seq, bucket, {}, {PLACE: looks()} if told is None else told)
 
 
 def crossings(boundary: str, source: str, expected: int, **observed: int) -> tuple[BoundaryTotal, ...]:
@@ -215,7 +288,8 @@ def batch(*facts: Any, process: ProcessFacts = PROCESS, **changes: Any) -> Batch
         rollups=of(RollupIncrement),
         heartbeats=of(Heartbeat),
         ranks=of(RankReport),
+        prompts=of(PromptText),
     )
-    told = (made.engines, made.requests, made.chunks, made.rollups, made.heartbeats, made.ranks)
+    told = (made.engines, made.requests, made.chunks, made.rollups, made.heartbeats, made.ranks, made.prompts)
     assert sum(map(len, told)) == len(facts), "a fact of an unknown kind"
     return made

@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 from specscope import chunks, columns, rollup
 from specscope import convention as c
 
-from specscope_server.ingest import foreign
+from specscope_server.ingest import foreign, hidden_states
 from specscope_server.ingest.resource import process_facts
 from specscope_server.ingest.values import (
     MAX_COUNT,
@@ -27,6 +27,7 @@ from specscope_server.store.model import (
     Chunk,
     EngineCounts,
     EngineReport,
+    PromptText,
     RankReport,
     RequestReport,
     RequestTotals,
@@ -55,6 +56,7 @@ class Spans:
     chunks: list[Chunk] = field(default_factory=list[Chunk])
     rollups: list[RollupIncrement] = field(default_factory=list[RollupIncrement])
     ranks: list[RankReport] = field(default_factory=list[RankReport])
+    prompts: list[PromptText] = field(default_factory=list[PromptText])
 
 
 def read(export: ExportTraceServiceRequest) -> tuple[list[Told], Tally]:
@@ -114,6 +116,7 @@ def _batch(resource_spans: ResourceSpans, tally: Tally) -> Batch | None:
         tuple(found.chunks),
         tuple(found.rollups),
         ranks=tuple(found.ranks),
+        prompts=tuple(found.prompts),
     )
 
 
@@ -153,10 +156,14 @@ def _steps(span: Span, attributes: Attributes, found: Spans) -> None:
         end_ns=end,
         steps=_blob(attributes, c.CHUNK_STEPS, chunks.MAX_STEPS),
         extends=_blob(attributes, c.CHUNK_EXTENDS, chunks.MAX_EXTENDS),
+        hidden=hidden_states.rows(attributes, c.CHUNK_HIDDEN),
     )
+    prompt = hidden_states.prompt(attributes, report.uid)
     # A request exists from its first chunk: the totals and identity on it are a report of their own.
     found.requests.append(report)
     found.chunks.append(chunk)
+    if prompt is not None:
+        found.prompts.append(prompt)
 
 
 def _rollup(span: Span, attributes: Attributes, found: Spans) -> None:
@@ -174,7 +181,12 @@ def _rollup(span: Span, attributes: Attributes, found: Spans) -> None:
     if bucket % rollup.BUCKET_S:
         raise Invalid(f"{c.ROLLUP_BUCKET} is {bucket}, not a multiple of {rollup.BUCKET_S}")
     found.rollups.append(
-        RollupIncrement(seq=attributes.required(c.ROLLUP_SEQ, MAX_SMALL), bucket=bucket, rows=rows)
+        RollupIncrement(
+            seq=attributes.required(c.ROLLUP_SEQ, MAX_SMALL),
+            bucket=bucket,
+            rows=rows,
+            hidden=hidden_states.sums(attributes),
+        )
     )
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from specscope import hidden_rollup
+from specscope.hidden import HiddenRow
 from specscope.rollup import Counts, Key
 
 # --- written by the receiver, all in one transaction -----------------------------------------------
@@ -136,6 +138,18 @@ class Chunk:
     end_ns: int
     steps: bytes
     extends: bytes
+    hidden: bytes = b""
+    """Rows of :mod:`specscope.hidden`; empty: none told."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptText:
+    """The prompt of a request as token ids, packed as they came; ``sha256`` is of little-endian int32 ids."""
+
+    uid: str
+    tokens: int
+    sha256: str
+    ids: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +159,9 @@ class RollupIncrement:
     seq: int
     bucket: int
     rows: Mapping[Key, Counts]
+    hidden: Mapping[hidden_rollup.Key, hidden_rollup.Sums] = field(
+        default_factory=dict[hidden_rollup.Key, hidden_rollup.Sums]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +176,8 @@ class RankReport:
     size: int
     event_ns: int
     sums: bytes
+    hidden: bytes = b""
+    """Fingerprints of the same steps, rows of :mod:`specscope.hidden`; empty: none told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +215,7 @@ class Batch:
     rollups: tuple[RollupIncrement, ...] = ()
     heartbeats: tuple[Heartbeat, ...] = ()
     ranks: tuple[RankReport, ...] = ()
+    prompts: tuple[PromptText, ...] = ()
 
 
 Told = Batch | SpanBatch
@@ -357,6 +377,24 @@ class RequestDetail:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestHidden:
+    """Hidden states of one request, and the tokens that they belong to.
+
+    ``rows`` go by engine step, then along the draft path; what several processes tell of one place is one
+    row. ``left_out`` counts rows beyond the limit. ``prompt_ids`` are ``None`` where the prompt was not told;
+    ``output_ids`` are the output's tokens by position (prompt and output counted together, from 0), as far
+    as they were told: a position that is absent is not known.
+    """
+
+    request: RequestRow
+    rows: tuple[HiddenRow, ...]
+    left_out: int
+    prompt_ids: tuple[int, ...] | None
+    prompt_sha256: str
+    output_ids: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class RequestFilter:
     """What :meth:`Store.requests` selects by; ``None`` does not filter. Times are inclusive-exclusive.
 
@@ -394,6 +432,14 @@ class SeriesPoint:
     start: datetime
     counts: Counts
     positions: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenPoint:
+    """Sums of hidden states in one bucket, by place. A place not looked at in it has no entry."""
+
+    start: datetime
+    sums: Mapping[hidden_rollup.Key, hidden_rollup.Sums]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,11 @@ from specscope_server.store.model import (
     DeliveryRow,
     EngineRow,
     FindingRow,
+    HiddenPoint,
     Page,
     RequestDetail,
     RequestFilter,
+    RequestHidden,
     SeriesPoint,
     Told,
 )
@@ -89,6 +91,34 @@ class Reads(Protocol):
         self, workspace: str, uid: str, first_step: int = 0, limit: int = 2000
     ) -> RequestDetail | None:
         """Return one request with at most ``limit`` steps from ``first_step`` on, decoded."""
+        ...
+
+    def hidden(
+        self, workspace: str, uid: str, first_step: int = 0, steps: int = 200, limit: int = 2000
+    ) -> RequestHidden | None:
+        """Return hidden states and tokens of a request, of ``steps`` verify steps from ``first_step`` on.
+
+        From step 0 on those of the prefill are among them. ``None`` when there is no such request.
+        """
+        ...
+
+    def hidden_stats(
+        self, workspace: str, engine_uid: str, since: datetime, until: datetime
+    ) -> dict[hidden_rollup.Key, hidden_rollup.Sums]:
+        """Return sums of hidden states by place; one that was not looked at has no entry.
+
+        The window is one of 10 s buckets, from that of ``since`` on.
+        """
+        ...
+
+    def hidden_series(
+        self, workspace: str, engine_uid: str, since: datetime, until: datetime, bucket_s: int
+    ) -> list[HiddenPoint]:
+        """Return sums of hidden states by place over time; gaps stay gaps.
+
+        Raises:
+            ValueError: ``bucket_s`` is not a positive multiple of 10.
+        """
         ...
 
     def models(self, workspace: str) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from specscope import chunks
+from specscope.chunks import ExtendRow, StepRow
 from specscope.columns import CodecError
 from sqlalchemy import Connection, Row, func, select
 
@@ -22,6 +23,7 @@ from specscope_server.store.states import Totals, arming, states
 log = logging.getLogger(__name__)
 _T = schema.step_chunk.c
 _R = schema.request.c
+T = TypeVar("T")
 
 
 def detail(
@@ -31,19 +33,16 @@ def detail(
 
     Each step row also has ``index``, its number within the request.
     """
-    # Not sorted by the database, which might walk an index of all arrivals for it. More than one only where
-    # two environments of a workspace share an instance: then the newest.
-    named = connection.execute(
-        selected(now_ns).add_columns(_R.boundaries).where(_R.workspace == workspace, _R.uid == uid)
-    ).all()
-    found = max(named, key=lambda row: (row.arrival_ns, row.engine_uid), default=None)
+    found = request_row(connection, workspace, uid, now_ns)
     if found is None:
         return None
-    stored = _chunks(connection, found.engine_uid, uid, first_step, limit)
+    stored = stored_chunks(connection, found.engine_uid, uid, first_step, limit, "steps", "extends")
     steps = [
         row for chunk in stored for row in _steps(chunk) if first_step <= row["index"] < first_step + limit
     ]
-    extends = [row for chunk in stored for row in _unpacked(chunk, "extends", chunks.unpack_extends)]
+    extends = [
+        _recorded(row) for chunk in stored for row in unpacked(chunk, "extends", chunks.unpack_extends)
+    ]
     request = public(found, engine_names(connection, [found.engine_uid])[found.engine_uid])
     recorded = max((row["index"] + 1 for row in steps), default=0)
     return RequestDetail(
@@ -56,33 +55,46 @@ def detail(
     )
 
 
-def _chunks(
-    connection: Connection, engine_uid: str, uid: str, first_step: int, limit: int
+def request_row(connection: Connection, workspace: str, uid: str, now_ns: int) -> Row[Any] | None:
+    """Return the row of a request with its boundary counts.
+
+    More than one only where two environments of a workspace share an instance: then the newest.
+    """
+    # Not sorted by the database, which might walk an index of all arrivals for it.
+    named = connection.execute(
+        selected(now_ns).add_columns(_R.boundaries).where(_R.workspace == workspace, _R.uid == uid)
+    ).all()
+    return max(named, key=lambda row: (row.arrival_ns, row.engine_uid), default=None)
+
+
+def stored_chunks(
+    connection: Connection, engine_uid: str, uid: str, first_step: int, limit: int, *payloads: str
 ) -> Sequence[Row[*tuple[Any, ...]]]:
-    """Return the chunks that hold these steps: from the last one that starts at or before the first."""
+    """Return the chunks that hold these steps: from the last one that starts at or before the first.
+
+    ``payloads`` names the packed columns to read with them.
+    """
     mine = (_T.engine_uid == engine_uid, _T.uid == uid)
     start = select(func.max(_T.first_step)).where(*mine, _T.first_step <= first_step).scalar_subquery()
     return connection.execute(
-        select(_T.uid, _T.process_uid, _T.seq, _T.first_step, _T.steps, _T.extends)
+        select(_T.uid, _T.process_uid, _T.seq, _T.first_step, *(_T[name] for name in payloads))
         .where(*mine, _T.first_step >= func.coalesce(start, 0), _T.first_step < first_step + limit)
         .order_by(_T.first_step, _T.process_uid, _T.seq)
     ).all()
 
 
 def _steps(chunk: Row[Any]) -> Iterable[dict[str, Any]]:
-    for offset, row in enumerate(_unpacked(chunk, "steps", chunks.unpack_steps)):
-        yield {"index": chunk.first_step + offset} | row
+    for offset, row in enumerate(unpacked(chunk, "steps", chunks.unpack_steps)):
+        yield {"index": chunk.first_step + offset} | _recorded(row)
 
 
-def _unpacked(
-    chunk: Row[Any], what: str, unpack: Callable[[bytes], Iterable[Any]]
-) -> Iterable[dict[str, Any]]:
-    """Return the rows of a chunk without what was not recorded; none, and a log line, when damaged."""
-    blob: bytes = getattr(chunk, what)
+def unpacked(chunk: Row[Any], what: str, unpack: Callable[[bytes], Sequence[T]]) -> Sequence[T]:
+    """Return the rows of one payload of a chunk; none, and a log line, when it is damaged."""
+    blob: bytes | None = getattr(chunk, what)
     if not blob:
         return []
     try:
-        unpacked = list(unpack(blob))
+        return unpack(blob)
     except CodecError as error:
         log.warning(
             "request %s: %s of chunk %d of process %s cannot be read: %s",
@@ -93,7 +105,11 @@ def _unpacked(
             error,
         )
         return []
-    return [{name: value for name, value in asdict(row).items() if value is not None} for row in unpacked]
+
+
+def _recorded(row: StepRow | ExtendRow) -> dict[str, Any]:
+    """Return a row without what was not recorded."""
+    return {name: value for name, value in asdict(row).items() if value is not None}
 
 
 def _joined(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -11,24 +11,33 @@ from sqlalchemy import Connection
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import alerts as alerting
 from specscope_server.store import findings as found
+from specscope_server.store import hidden_sums
 from specscope_server.store.evidence import evidence
 from specscope_server.store.model import (
     AlertRow,
     DeliveryRow,
     EngineRow,
     FindingRow,
+    HiddenPoint,
     Page,
     RequestDetail,
     RequestFilter,
+    RequestHidden,
     SeriesPoint,
 )
 from specscope_server.store.read_detail import detail
 from specscope_server.store.read_engines import engines, heard_since, models
+from specscope_server.store.read_hidden import request_hidden
 from specscope_server.store.read_requests import page
 from specscope_server.store.read_rollups import series
 from specscope_server.store.values import to_ns
 
-_DAY_NS = 86_400 * 1_000_000_000
+_SECOND_NS = 1_000_000_000
+_DAY_NS = 86_400 * _SECOND_NS
+
+
+def _seconds(since: datetime, until: datetime) -> tuple[int, int]:
+    return to_ns(since) // _SECOND_NS, to_ns(until) // _SECOND_NS
 
 
 class SqlReads:
@@ -54,9 +63,8 @@ class SqlReads:
         self, workspace: str, engine_uid: str | None, since: datetime, until: datetime, bucket_s: int
     ) -> list[SeriesPoint]:
         """See the port."""
-        window = to_ns(since) // 1_000_000_000, to_ns(until) // 1_000_000_000
         with self._connect() as connection:
-            return series(connection, workspace, engine_uid, *window, bucket_s)
+            return series(connection, workspace, engine_uid, *_seconds(since, until), bucket_s)
 
     def requests(self, where: RequestFilter, limit: int, cursor: str | None = None) -> Page:
         """See the port."""
@@ -69,6 +77,27 @@ class SqlReads:
         """See the port."""
         with self._connect() as connection:
             return detail(connection, workspace, uid, first_step, limit, self._clock())
+
+    def hidden(
+        self, workspace: str, uid: str, first_step: int = 0, steps: int = 200, limit: int = 2000
+    ) -> RequestHidden | None:
+        """See the port."""
+        with self._connect() as connection:
+            return request_hidden(connection, workspace, uid, first_step, steps, limit, self._clock())
+
+    def hidden_stats(
+        self, workspace: str, engine_uid: str, since: datetime, until: datetime
+    ) -> dict[hidden_rollup.Key, hidden_rollup.Sums]:
+        """See the port."""
+        with self._connect() as connection:
+            return hidden_sums.stats(connection, workspace, engine_uid, *_seconds(since, until))
+
+    def hidden_series(
+        self, workspace: str, engine_uid: str, since: datetime, until: datetime, bucket_s: int
+    ) -> list[HiddenPoint]:
+        """See the port."""
+        with self._connect() as connection:
+            return hidden_sums.series(connection, workspace, engine_uid, *_seconds(since, until), bucket_s)
 
     def models(self, workspace: str) -> list[str]:
         """See the port."""

@@ -11,6 +11,7 @@ from specscope import chunks, convention, ledger
 from specscope.columns import CodecError
 from specscope.rollup import BUCKET_S, COUNT_FIELDS, bucket_start
 
+from specscope_server.store import hidden_rows
 from specscope_server.store.model import (
     Batch,
     Heartbeat,
@@ -71,12 +72,17 @@ class Rows:
     boundary_counts: list[Row] = field(default_factory=list[Row])
     requests: list[Row] = field(default_factory=list[Row])
     chunks: list[Row] = field(default_factory=list[Row])
+    prompts: list[Row] = field(default_factory=list[Row])
     ranks: list[Row] = field(default_factory=list[Row])
     spans: list[Row] = field(default_factory=list[Row])
     rollups: dict[tuple[str, str, int], list[Row]] = field(
         default_factory=dict[tuple[str, str, int], list[Row]]
     )
     """By (engine uid, process uid, seq), the key that makes an increment count once."""
+    hidden: dict[tuple[str, str, int], list[Row]] = field(
+        default_factory=dict[tuple[str, str, int], list[Row]]
+    )
+    """What the same increments add to the sums of hidden states; each key of ``rollups`` is there."""
 
 
 def rows_of(batches: Iterable[Told], received_ns: int) -> Rows:
@@ -158,8 +164,10 @@ class _Translation:
                     "end_ns": chunk.end_ns,
                     "steps": chunk.steps,
                     "extends": chunk.extends,
+                    "hidden": chunk.hidden or None,
                 }
             )
+        self._rows.prompts += [hidden_rows.prompt_row(prompt, self._of_engine) for prompt in batch.prompts]
         for report in batch.ranks:
             self._rows.ranks.append(
                 self._of_process
@@ -169,6 +177,7 @@ class _Translation:
                     "size": count(report.size, "ranks of a group"),
                     "event_ns": report.event_ns,
                     "sums": report.sums,
+                    "hidden": report.hidden or None,
                 }
             )
         self._rollups()
@@ -292,7 +301,9 @@ class _Translation:
             seq = count(increment.seq, "rollup sequence number", MAX_NS)
             if increment.bucket % BUCKET_S:
                 log.warning("rollup bucket %d is not on a %d s boundary", increment.bucket, BUCKET_S)
-            self._rows.rollups[self._engine, self._of_process["process_uid"], seq] = [
+            identity = self._engine, self._of_process["process_uid"], seq
+            self._rows.hidden[identity] = hidden_rows.increment_rows(increment, self._of_engine)
+            self._rows.rollups[identity] = [
                 self._of_engine
                 | {"dimension": key(dimension), "bucket": bucket_start(increment.bucket * 1_000_000_000)}
                 | {"slice": key(value), "position": count(position + 1, "rollup position", MAX_DEPTH) - 1}

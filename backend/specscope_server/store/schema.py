@@ -12,6 +12,7 @@ from specscope.rollup import COUNT_FIELDS
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, LargeBinary, Table, text
 
 from specscope_server.store.schema_conclusions import alert_event, alert_state, delivery, finding
+from specscope_server.store.schema_hidden import hidden_stat, request_text
 from specscope_server.store.schema_parts import (
     String,
     engine_key,
@@ -33,6 +34,7 @@ __all__ = [
     "engine",
     "engine_event",
     "finding",
+    "hidden_stat",
     "metadata",
     "model",
     "process",
@@ -40,6 +42,7 @@ __all__ = [
     "process_gauge",
     "rank_steps",
     "request",
+    "request_text",
     "rollup_10s",
     "rollup_applied",
     "span",
@@ -223,6 +226,7 @@ step_chunk = Table(
     int_column("end_ns"),
     Column("steps", LargeBinary, nullable=False),
     Column("extends", LargeBinary, nullable=False),
+    Column("hidden", LargeBinary, nullable=True),
     process_reference(),
     Index("step_chunk_by_end", "engine_uid", "end_ns"),
 )

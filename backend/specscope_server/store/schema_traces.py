@@ -24,6 +24,8 @@ rank_steps = Table(
     int_column("size"),
     int_column("event_ns"),
     Column("sums", LargeBinary, nullable=False),
+    # Fingerprints of the same steps, where the rank told them.
+    Column("hidden", LargeBinary, nullable=True),
     process_reference(),
 )
 

@@ -13,7 +13,7 @@ from specscope import convention
 from specscope.rollup import COUNT_FIELDS
 from sqlalchemy import ColumnElement, Connection, and_, case, or_, tuple_
 
-from specscope_server.store import ranks, schema, spans
+from specscope_server.store import hidden_rows, ranks, schema, spans
 from specscope_server.store.rows import PROCESS_TEXTS, TOTALS, Row, Rows
 from specscope_server.store.upsert import Insert, Merge, Upsert, insert, larger, smaller
 
@@ -80,6 +80,14 @@ def _ledger_of_most(statement: Insert) -> dict[str, ColumnElement[Any]]:
     return {name: case((better, told[name]), else_=stored[name]) for name in _LEDGER}
 
 
+def _other_prompt(statement: Insert) -> ColumnElement[bool]:
+    """A request has one prompt; of two that are told, which should not be, one stays whatever the order."""
+    names = ("prompt_sha256", "prompt_ids")
+    told, stored = statement.excluded, schema.request_text.c
+    return tuple_(*(told[name] for name in names)) > tuple_(*(stored[name] for name in names))
+
+
+_PROMPT: dict[str, Merge] = dict.fromkeys(("prompt_tokens", "prompt_sha256", "prompt_ids"), _told)
 _GAUGE: dict[str, Merge] = dict.fromkeys(("event_ns", "value", "reason"), _told)
 
 _TABLES: tuple[tuple[Upsert, Callable[[Rows], Sequence[Row]]], ...] = (
@@ -94,10 +102,12 @@ _TABLES: tuple[tuple[Upsert, Callable[[Rows], Sequence[Row]]], ...] = (
     (Upsert(schema.boundary_count, _BOUNDARY), lambda rows: rows.boundary_counts),
     (Upsert(schema.request, _REQUEST, also=_ledger_of_most), lambda rows: rows.requests),
     (Upsert(schema.step_chunk), lambda rows: rows.chunks),
+    (Upsert(schema.request_text, _PROMPT, where=_other_prompt), lambda rows: rows.prompts),
     (Upsert(schema.rank_steps), lambda rows: rows.ranks),
     (Upsert(schema.span), lambda rows: rows.spans),
 )
 _ADD = Upsert(schema.rollup_10s, _SUMS)
+_ADD_HIDDEN = Upsert(schema.hidden_stat, hidden_rows.MERGE)
 
 
 def write(connection: Connection, rows: Rows) -> None:
@@ -118,4 +128,6 @@ def _add_rollups(connection: Connection, rows: Rows) -> None:
         insert(connection.dialect.name, table).on_conflict_do_nothing().returning(*table.c),
         [dict(zip(names, identity, strict=True)) for identity in sorted(rows.rollups)],
     )
-    _ADD.run(connection, [row for identity in fresh for row in rows.rollups[tuple(identity)]])
+    new = [tuple(identity) for identity in fresh]
+    _ADD.run(connection, [row for identity in new for row in rows.rollups[identity]])
+    _ADD_HIDDEN.run(connection, [row for identity in new for row in rows.hidden[identity]])
