@@ -3,7 +3,7 @@
 PYTHON ?= python3
 SCRIPT := $(PYTHON) -m scripts
 
-.PHONY: help demo test test-all chaos bench-tracer compose-test lint format train-tiny prompts clean
+.PHONY: help demo test test-all chaos gpu-check bench-tracer compose-test lint format train-tiny prompts clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -20,6 +20,9 @@ test-all: ## the slow tests as well, then the compose stack
 
 chaos: ## what must never harm an engine: a real one under every kind of trouble (ARGS="..." goes to pytest)
 	@$(SCRIPT).checks --slow --only tests -- -m chaos tests/chaos $(ARGS)
+
+gpu-check: ## our kernels, ring and graph buffers on a CUDA device, 5 minutes; skipped where there is none (GPU_PYTHON=...)
+	@$(SCRIPT).gpu_check
 
 bench-tracer: ## what the tracer costs: engine thread, GIL, exporter, wire, throughput (leave the machine idle)
 	@$(SCRIPT).project_env server postgres dev

@@ -12,8 +12,6 @@ import re
 import tempfile
 from typing import Any
 
-cache = tempfile.TemporaryDirectory(prefix="specscope-triton-")
-os.environ["TRITON_CACHE_DIR"] = cache.name  # compiled here and now
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as it is by default; unset, it warns
 
 from check_report import report
@@ -70,5 +68,6 @@ CHECKS = [
 ]
 
 if __name__ == "__main__":
-    with cache:
+    with tempfile.TemporaryDirectory(prefix="specscope-triton-") as cache:
+        os.environ["TRITON_CACHE_DIR"] = cache  # compiled here and now
         report(CHECKS)

@@ -117,7 +117,8 @@ class Copies:
         self._ring = ring
         self._free: list[Any] = []
         self._under_way: deque[Copy] = deque()
-        self._stream: Any = None
+        self.stream: Any = None
+        """The stream that copies, from the first device tensor on."""
 
     def start(self, tensors: Sequence[Any], widths: Sequence[int]) -> Copy | None:
         """Begin to copy; ``widths`` are the numbers a row of each. ``None``: it cannot be done here.
@@ -158,23 +159,23 @@ class Copies:
         produced, arrived = cuda.Event(), cuda.Event()
         produced.record()
         at = 0
-        with cuda.stream(self._stream):
-            self._stream.wait_event(produced)
+        with cuda.stream(self.stream):
+            self.stream.wait_event(produced)
             for tensor in flat:
                 slot[at : at + tensor.numel()].copy_(tensor, non_blocking=True)
                 # The allocator must not hand the memory on before our stream has read it.
-                tensor.record_stream(self._stream)
+                tensor.record_stream(self.stream)
                 at += tensor.numel()
-            arrived.record(self._stream)
+            arrived.record(self.stream)
         copy = Copy.under_way(self, slot, arrived, shapes)
         self._under_way.append(copy)
         return copy
 
     def _slot(self, torch: Any) -> Any:
-        if self._stream is None:
+        if self.stream is None:
             # torch hands streams out in turn from a small pool for each priority: of the engine's own, which
             # have another one, none is ours too.
-            self._stream = torch.cuda.Stream(priority=-1)
+            self.stream = torch.cuda.Stream(priority=-1)
             # One piece: pinning memory may wait for the device.
             size = (self._ring.slots, self._ring.slot_bytes)
             self._free.extend(torch.empty(size, dtype=torch.uint8, pin_memory=True).unbind())
