@@ -176,7 +176,8 @@ def in_parts(values: Reals, whole: Reals, bits: int) -> NDArray[np.float32]:
 
     NaN for what is not finite as a float32.
     """
-    unit = np.exp2(np.floor(np.log2(np.where(whole > 0, whole, 1.0))) - bits)
+    sound = np.isfinite(whole) & (whole > 0)
+    unit = np.exp2(np.floor(np.log2(np.where(sound, whole, 1.0))) - bits)
     return rounded(np.rint(values / unit) * unit, bits)
 
 
