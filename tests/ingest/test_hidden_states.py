@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from serverkit import otlp
-from specscope import columns, hidden, hidden_rollup
+from specscope import chunks, columns, hidden, hidden_rollup
 from specscope import convention as c
 from specscope.hidden_rollup import Sums
 from specscope_server.ingest import traces
@@ -94,12 +95,12 @@ def test_damaged_looks(blob: bytes, message: str) -> None:
     ("blob", "message"),
     [
         (b"junk" * 9, "SPSC"),
-        (columns.encode({"ids": [1]}), "no column of token ids"),
-        (columns.encode({"id": [1, -1]}), "no column of token ids"),
-        (columns.encode({"id": [1, None]}), "no column of token ids"),
-        (columns.encode({"id": [1 << 31]}), "no column of token ids"),
-        (columns.encode({"id": ["a"]}), "no column of token ids"),
-        (columns.encode({"id": np.zeros((1 << 20) + 1, dtype=int).tolist()}), "over the limit"),
+        (columns.encode({"ids": [1]}), "no column 'id'"),
+        (columns.encode({"id": [1, None]}), "no column 'id'"),
+        (columns.encode({"id": ["a"]}), "no column 'id'"),
+        (columns.encode({"id": [1, -1]}), "no token id"),
+        (columns.encode({"id": [1 << 31]}), "no token id"),
+        (columns.encode({"id": [0] * (chunks.MAX_PROMPT + 1)}), "over the limit"),
     ],
 )
 def test_bad_prompts(blob: bytes, message: str) -> None:
@@ -154,3 +155,31 @@ def test_a_huge_sum_is_kept_and_finite() -> None:
     huge = replace(facts.looks(), sum_square=1e300)
     [batch], _ = _rollup(hidden_rollup.pack({facts.PLACE: huge}))
     assert batch.rollups[0].hidden[facts.PLACE].sum_square == hidden_rollup.LARGEST
+
+
+def _ranks(told: Sequence[Sequence[int] | None]) -> tuple[list[Batch], str]:
+    packed: dict[str, Any] = {c.RANKS_STEPS: chunks.pack_ranks([7, 9], [1, 2], [3, 4], told)}
+    batches, tally = traces.batches_of(otlp.traces(otlp.rank_span([7, 9], **packed)))
+    return batches, tally.explain()
+
+
+def test_ranks_keep_their_fingerprints() -> None:
+    told = (512, *[16] * 8, hidden.NO_LEVEL, *[0] * 8)
+    [batch], said = _ranks([None, told])
+    assert (said, chunks.unpack_rank_hidden(batch.ranks[0].sums)) == ("", [None, told])
+    assert chunks.unpack_ranks(batch.ranks[0].sums) == [(7, 1, 3), (9, 2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ((512, *[16] * 7), "8 numbers in one step"),
+        ((), "0 numbers in one step"),
+        ((512, *[16] * 8) * 65, "585 numbers in one step"),
+        ((70_000, *[16] * 8), "level is not from"),
+        ((512, *[300] * 8), "fingerprint is not from"),
+    ],
+)
+def test_bad_fingerprints_of_ranks(told: tuple[int, ...], message: str) -> None:
+    batches, said = _ranks([told, None])
+    assert (batches, message in said) == ([], True), said

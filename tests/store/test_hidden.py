@@ -83,7 +83,7 @@ def test_two_processes_that_tell_of_one_place_are_one_row(store: Store) -> None:
 def test_tokens_by_position_as_far_as_they_were_told(store: Store) -> None:
     """The prompt has positions 0 to 9, prefill gives the token at 10, which no step commits."""
     steps = [
-        facts.step(1, context=11, output_ids=[7, 8]),
+        facts.step(1, context=11, root=6, output_ids=[7, 8]),
         facts.step(2, context=13),
         facts.step(3, context=15, output_ids=[9]),
         facts.step(4, context=16, output_ids=[1], overshoot=1),
@@ -92,7 +92,7 @@ def test_tokens_by_position_as_far_as_they_were_told(store: Store) -> None:
     found = _hidden(store)
     assert found.prompt_ids == tuple(range(5, 15))
     assert found.prompt_sha256 == facts.prompt().sha256
-    assert found.output_ids == {11: 7, 12: 8, 15: 9}
+    assert found.output_ids == {10: 6, 11: 7, 12: 8, 15: 9}
     assert _hidden(store, 2).output_ids == {15: 9}
 
 

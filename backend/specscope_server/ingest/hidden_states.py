@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
-from specscope import columns, hidden, hidden_rollup
+from specscope import chunks, columns, hidden, hidden_rollup
 from specscope import convention as c
 from specscope.hidden import HiddenRow
 from specscope.hidden_rollup import Key, Sums
@@ -20,8 +20,6 @@ MAX_NAME: Final = 64
 """Characters of a place, source, pass or mode."""
 MAX_SLOT: Final = 1023
 """Largest slot and draft step: EAGLE-3 has three aux layers and some ten draft steps."""
-MAX_PROMPT: Final = 1 << 20
-"""Tokens of a prompt: a million."""
 MAX_SUMS_RAW: Final = 1 << 20
 """Raw bytes of the sums of one rollup; a thousand places take 0.1 MiB."""
 MAX_SUM: Final = 1 << 40
@@ -69,9 +67,29 @@ def _check(row: HiddenRow, name: str) -> None:
         raise Invalid(f"{name}: {len(levels)} levels of {row.rows} rows")
     if len(units) != hidden.PROJECTIONS * len(levels):
         raise Invalid(f"{name}: {len(units)} numbers are no fingerprints of {len(levels)} rows")
+    _check_numbers(levels, units, name)
+
+
+def _check_numbers(levels: Sequence[int], units: Sequence[int], name: str) -> None:
     for what, values, (low, high) in (("level", levels, LEVELS), ("fingerprint", units, UNITS)):
         if values and not (low <= min(values) and max(values) <= high):
             raise Invalid(f"{name}: a {what} is not from {low} to {high}")
+
+
+def of_rank(blob: bytes) -> list[tuple[int, ...] | None]:
+    """Return levels and fingerprints of each verify step of a rank, as it told them.
+
+    Raises:
+        CodecError: they are damaged.
+        Invalid: a value is none that a tracer can have measured.
+    """
+    found = chunks.unpack_rank_hidden(blob)
+    for numbers in found:
+        if numbers is not None:
+            levels = numbers[:: chunks.RANK_SLOT]
+            units = [one for at, one in enumerate(numbers) if at % chunks.RANK_SLOT]
+            _check_numbers(levels, units, c.RANKS_STEPS)
+    return found
 
 
 def _check_texts(texts: Iterable[str], name: str) -> None:
@@ -90,11 +108,11 @@ def prompt(attributes: Attributes, uid: str) -> PromptText | None:
     if blob is None:
         return None
     try:
-        found = columns.decode(blob, max_raw=MAX_RAW + 1024, max_rows=MAX_PROMPT).get("id")
+        found = chunks.unpack_prompt(blob)
     except columns.CodecError as error:
         raise Invalid(f"{c.CHUNK_PROMPT}: {error}") from error
-    if found is None or not all(isinstance(one, int) and 0 <= one <= MAX_SMALL for one in found):
-        raise Invalid(f"{c.CHUNK_PROMPT} is no column of token ids")
+    if not all(0 <= one <= MAX_SMALL for one in found):
+        raise Invalid(f"{c.CHUNK_PROMPT} holds what is no token id")
     ids = np.array(found, dtype="<i4")
     return PromptText(uid, len(ids), hashlib.sha256(ids.tobytes()).hexdigest(), blob)
 

@@ -194,7 +194,7 @@ def _ranks(span: Span, attributes: Attributes, found: Spans) -> None:
     blob = attributes.data(c.RANKS_STEPS, MAX_BLOB)
     if blob is None:
         raise Invalid(f"{c.RANKS_STEPS} is missing")
-    rows = chunks.unpack_ranks(blob)
+    rows, looks = chunks.unpack_ranks(blob), hidden_states.of_rank(blob)
     steps = [step for step, _, _ in rows]
     if not steps or max(steps) > MAX_COUNT:
         raise Invalid(f"{c.RANKS_STEPS} has no step, or one beyond {MAX_COUNT}")
@@ -204,7 +204,8 @@ def _ranks(span: Span, attributes: Attributes, found: Spans) -> None:
             last_step=max(steps),
             size=attributes.required(c.RANKS_SIZE, MAX_RANKS, low=2),
             event_ns=time_ns(span.start_time_unix_nano, "the span's start"),
-            sums=chunks.pack_ranks(*zip(*rows, strict=True)),  # ours alone: a blob may hold more columns
+            # Ours alone: a blob may hold more columns.
+            sums=chunks.pack_ranks(*zip(*rows, strict=True), hidden=looks),
         )
     )
 

@@ -166,9 +166,9 @@ class RollupIncrement:
 
 @dataclass(frozen=True, slots=True)
 class RankReport:
-    """A ``spec_decode.ranks`` span: checksums of the verify steps of one rank. Keyed (process, first step).
+    """A ``spec_decode.ranks`` span: the verify steps of one rank. Keyed (process, first step).
 
-    ``size`` is how many ranks must agree, ``sums`` the packed checksums as they came.
+    ``size`` is how many ranks must agree, ``sums`` the packed checksums and fingerprints as they came.
     """
 
     first_step: int
@@ -176,8 +176,6 @@ class RankReport:
     size: int
     event_ns: int
     sums: bytes
-    hidden: bytes = b""
-    """Fingerprints of the same steps, rows of :mod:`specscope.hidden`; empty: none told."""
 
 
 @dataclass(frozen=True, slots=True)

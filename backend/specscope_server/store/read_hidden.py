@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from math import inf
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from specscope import chunks, columns, hidden
 from specscope.hidden import HiddenRow
-from specscope.packed_rows import MAX_RAW
 from sqlalchemy import Connection, Row, select
 
 from specscope_server.store import schema
@@ -108,9 +107,7 @@ def _prompt(connection: Connection, request: Row[Any]) -> tuple[tuple[int, ...] 
     if found is None:
         return None, ""
     try:
-        decoded = columns.decode(found.prompt_ids, max_raw=MAX_RAW + 1024)
-        ids = cast("Sequence[int]", decoded["id"])
-    except (columns.CodecError, KeyError) as error:
-        log.warning("request %s: its prompt cannot be read: %r", request.uid, error)
+        return tuple(chunks.unpack_prompt(found.prompt_ids)), found.prompt_sha256
+    except columns.CodecError as error:
+        log.warning("request %s: its prompt cannot be read: %s", request.uid, error)
         return None, found.prompt_sha256
-    return tuple(ids), found.prompt_sha256

@@ -177,7 +177,6 @@ class _Translation:
                     "size": count(report.size, "ranks of a group"),
                     "event_ns": report.event_ns,
                     "sums": report.sums,
-                    "hidden": report.hidden or None,
                 }
             )
         self._rollups()

@@ -13,7 +13,7 @@ from specscope_server.store.schema_parts import (
 )
 from specscope_server.store.values import JsonText
 
-# Checksums of a rank's verify steps, packed, the newest records of each process (see ranks.py).
+# A rank's verify steps: checksums and fingerprints, packed, the newest of each process (see ranks.py).
 rank_steps = Table(
     "rank_steps",
     metadata,
@@ -24,8 +24,6 @@ rank_steps = Table(
     int_column("size"),
     int_column("event_ns"),
     Column("sums", LargeBinary, nullable=False),
-    # Fingerprints of the same steps, where the rank told them.
-    Column("hidden", LargeBinary, nullable=True),
     process_reference(),
 )
 

@@ -1,4 +1,4 @@
-"""Hidden states: rows of a chunk, sums over time, fingerprints of ranks; prompts as ids."""
+"""Hidden states: rows of a chunk, sums over time; prompts as ids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def _number(name: str) -> sa.Column[int]:
 
 def upgrade() -> None:
     op.add_column("step_chunk", sa.Column("hidden", sa.LargeBinary(), nullable=True))
-    op.add_column("rank_steps", sa.Column("hidden", sa.LargeBinary(), nullable=True))
     op.create_table(
         "request_text",
         _key("engine_uid"),
@@ -59,5 +58,4 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("hidden_stat")
     op.drop_table("request_text")
-    op.drop_column("rank_steps", "hidden")
     op.drop_column("step_chunk", "hidden")
