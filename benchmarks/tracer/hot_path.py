@@ -78,6 +78,7 @@ class Engine:
     def __init__(self, batch: int, nodes: int, size: str) -> None:
         width, vocab = SIZES[size]
         torch.manual_seed(1)
+        self.width = width
         self.reqs = [Req(f"r{i}") for i in range(batch)]
         topk = 1 if nodes == STEPS + 1 else 4
         self.topk = topk
@@ -86,8 +87,12 @@ class Engine:
         opening = logits[:batch]
         hidden = torch.randn(batch * nodes, 3 * width)
         verify = torch.randn(batch * nodes, vocab)
-        self.draft_out = SimpleNamespace(logits_output=SimpleNamespace(next_token_logits=logits))
+        carry, made = torch.randn(rows, width), torch.randn(batch * nodes, width)
+        self.draft_out = SimpleNamespace(
+            logits_output=SimpleNamespace(next_token_logits=logits, hidden_states=carry)
+        )
         self.extend_out = SimpleNamespace(logits_output=SimpleNamespace(next_token_logits=opening))
+        self.next_draft_input = SimpleNamespace(hidden_states=carry[:batch])
         links = torch.full((batch, nodes), -1)
         links[:, :STEPS] = torch.arange(1, STEPS + 1)
         self.info = SimpleNamespace(
@@ -129,7 +134,10 @@ class Engine:
                 self.out = outer.draft_out
 
             def forward(self, forward_batch: Any) -> Any:
-                fc(None)
+                target_fed = self.out is outer.extend_out
+                outer.modules.embed(made if target_fed else carry)
+                if target_fed:
+                    outer.modules.fc(hidden)
                 return self.out
 
         class Draft:
@@ -170,9 +178,15 @@ class Engine:
         def pack(aux_hidden_states: Any) -> None:
             """As ``pack_aux_hidden_states``: hooked where it is looked up."""
 
-        def fc(_: Any) -> None:
+        def fc(states: Any) -> Any:
             """As a forward of the fc module."""
+            return made
 
+        def embed(states: Any) -> Any:
+            """As a forward of the embedding module, which gives these."""
+            return states
+
+        self.modules = SimpleNamespace(fc=fc, embed=embed)
         module = SimpleNamespace()
 
         def eagle_sample(verify_input: Any, batch: Any, logits_output: Any) -> Any:
@@ -200,6 +214,7 @@ class Engine:
             speculative_output_stride=None,
             num_non_draft_tokens_per_req=1,
             num_correct_drafts_per_req_cpu=None,
+            next_draft_input=self.next_draft_input,
         )
 
     def run(self, steps: int) -> int:
@@ -240,9 +255,9 @@ def loaded(engine: Engine) -> Loaded:
         draft_worker=engine.draft,
         draft_runners=(engine.runner,),
         fcs=(object(),),
-        fc_in=3 * 4096,
-        fc_out=4096,
-        target_hidden=4096,
+        fc_in=3 * engine.width,
+        fc_out=engine.width,
+        target_hidden=engine.width,
     )
 
 
@@ -273,6 +288,22 @@ def start(endpoint: str, engine: Engine, detail: str) -> tuple[Recorder, list[tu
         for hook in algorithms.path_hooks(engine_loaded, path)
         if hook.attribute != "pack_aux_hidden_states"
     ]
+    # Forward hooks of torch's modules call these.
+    wanted.append(
+        hooks.Hook(
+            engine.modules,
+            "fc",
+            ("states",),
+            (),
+            path.fc_begins,
+            lambda _token, made, _states: path.fc_ran(made),
+        )
+    )
+    wanted.append(
+        hooks.Hook(
+            engine.modules, "embed", ("states",), (), after=lambda _token, made, _states: path.embedded(made)
+        )
+    )
     before = [(hook, getattr(hook.owner, hook.attribute)) for hook in wanted]
     _, refused = install.install(wanted, recorder)
     if refused:

@@ -284,7 +284,7 @@ class RankSteps:
 
     ``size`` is how many ranks must agree. One entry a step: ``steps`` are engine step numbers, ``proposals``
     and ``accepts`` CRC-32 of what this rank proposed and accepted, ``None`` where it was not on the host.
-    ``hidden`` are levels and fingerprints of what the draft was fed, of the mean row of the batch: nine whole
+    ``hidden`` are levels and fingerprints of what the draft was fed, of one row of the batch: nine whole
     numbers a slot (:data:`specscope.hidden.quantise`: the level, then the fingerprint). ``None``: not taken
     in that step; empty: in none.
     """

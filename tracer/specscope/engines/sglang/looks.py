@@ -8,6 +8,7 @@ passes those that are sampled.
 
 from __future__ import annotations
 
+import importlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ import numpy as np
 from specscope import convention as c
 from specscope import hidden, tensorstats
 from specscope.copies import Copies, Copy
-from specscope.engines.sglang.hooks import Guard
+from specscope.engines.sglang.hooks import FAILED, Guard
 from specscope.engines.sglang.loaded import Loaded
 from specscope.records import HiddenLook, HiddenPass, Ids
 
@@ -34,6 +35,9 @@ HELD_BYTES: Final = 32 << 20
 LOOK_BYTES: Final = 1 << 17
 """Bytes of one look that are handed over row by row; of more rows only what :func:`tensorstats.combine`
 makes of them a request, without fingerprints."""
+SNAPSHOT_BYTES: Final = 1 << 18
+"""A tensor up to this size is copied where it is met, and reduced with the others of its width when the pass
+ends: ten reductions a step cost the engine's thread more than one of all their rows."""
 WAITING: Final = 4
 """Passes that were told already and whose looks are still on their way from the device."""
 
@@ -54,6 +58,8 @@ class Look:
     kept: bool = False
     summed: bool = False
     same_as: str = ""
+    rows: Any = None
+    """A copy of what is looked at [rows, width], until it is reduced."""
     found: Any = None
     """float32 [rows, slots, columns] on its device, until the copy begins."""
 
@@ -213,6 +219,7 @@ class Looks:
 
     def _send(self, looking: Looking) -> None:
         """Begin to copy what was found."""
+        self._reduce_together([look for look in looking.looks if look.rows is not None])
         found = [look.found for look in looking.looks if look.found is not None]
         looking.compares = looking.rank is not None
         if looking.compares:
@@ -224,6 +231,11 @@ class Looks:
             look.found = None
 
     # --- telling --------------------------------------------------------------------------------------
+
+    def compare(self, one: Pass) -> Ids | None:
+        """Return :meth:`compared`, guarded."""
+        found = None if one.looking is None else self.guard.run(self.compared, one)
+        return None if found is FAILED else found
 
     def compared(self, one: Pass) -> Ids | None:
         """Return what ranks compare of a verify pass, see :class:`specscope.records.RankSteps`; or ``None``.
@@ -359,13 +371,14 @@ class Looks:
     def _look(self, looking: Looking, place: str, states: Any, slots: int, *, stride: int) -> None:
         if not self._loaded.emits:
             return
+        look = Look(place, c.TARGET_FED, 0, slots, stride, kept=True)
+        looking.looks.append(look)
+        if slots == 1 and states.numel() * states.element_size() <= SNAPSHOT_BYTES:
+            look.rows = states.clone()
+            return
         found = tensorstats.reduce(states, slots, projections=self._projections)
-        summed = stride == 0 and found.numel() * found.element_size() > LOOK_BYTES
-        if summed:
-            found = tensorstats.combine(found, looking.starts, looking.counts)
-        looking.looks.append(
-            Look(place, c.TARGET_FED, 0, slots, stride, kept=True, found=found, summed=summed)
-        )
+        look.summed = stride == 0 and found.numel() * found.element_size() > LOOK_BYTES
+        look.found = tensorstats.combine(found, looking.starts, looking.counts) if look.summed else found
 
     def _look_each(self, looking: Looking, one: Pass, place: str, states: Any, draft_step: int) -> None:
         """Look at the first row of each request, in a tree that of its best branch."""
@@ -376,14 +389,31 @@ class Looks:
         if not rows or rows % requests:
             return
         apart = rows // requests
-        found = tensorstats.reduce(states[::apart], 1, projections=self._projections)
         source = c.SELF_FED if draft_step else c.TARGET_FED
-        looking.looks.append(Look(place, source, draft_step, 1, 1, found=found))
+        looking.looks.append(Look(place, source, draft_step, 1, 1, rows=states[::apart].clone()))
+
+    def _reduce_together(self, looks: list[Look]) -> None:
+        alike: dict[tuple[int, Any], list[Look]] = {}
+        for look in looks:
+            alike.setdefault((int(look.rows.shape[1]), look.rows.dtype), []).append(look)
+        for group in alike.values():
+            taken = [look.rows for look in group]
+            # Rows are compared with the one before, which may be another look's: of each request the first
+            # row's answer is not used.
+            found = tensorstats.reduce(_cat(taken), 1, projections=self._projections)
+            at = 0
+            for look, rows in zip(group, taken, strict=True):
+                look.found, look.rows = found[at : at + len(rows)], None
+                at += len(rows)
 
     def _slots(self, states: Any) -> int:
         """Return how many aux hidden states a row holds, 1 where it is no whole number of them."""
         width, each = states.shape[-1], self._loaded.target_hidden
         return width // each if each and width % each == 0 else 1
+
+
+def _cat(tensors: list[Any]) -> Any:
+    return tensors[0] if len(tensors) == 1 else importlib.import_module("torch").cat(tensors)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -422,7 +422,8 @@ class Path:
         ranks = self._recorder.ranks
         if ranks is not None and record.committed is not None:
             drafts = None if record.drafts is None else record.drafts[0]
-            ranks.add(one.step, drafts, bytes(record.accepted) + record.committed[0])
+            accepts = bytes(record.accepted) + record.committed[0]
+            ranks.add(one.step, drafts, accepts, self.looks.compare(one))
         self._tell(record)
         self._tell_looks(one, record.accepted, record.before)
         self._tell_extend(one, counts)
