@@ -34,6 +34,11 @@ class RequestTold:
     expected: dict[Expectation, int] = field(default_factory=dict[Expectation, int])
     observed: dict[Crossing, int] = field(default_factory=dict[Crossing, int])
 
+    def __deepcopy__(self, _memo: object) -> RequestTold:
+        """A snapshot: what was read is added to, never changed, and rows of hidden states are many."""
+        steps, extends, rows = self.steps.copy(), self.extends.copy(), self.hidden.copy()
+        return RequestTold(self.attributes, steps, extends, rows, self.expected, self.observed)
+
     @property
     def counted(self) -> list[chunks.StepRow]:
         """The steps that are in a total: those that ran while the request did."""

@@ -99,6 +99,10 @@ class Server:
                     "HF_HUB_OFFLINE": "1",
                     "OMP_NUM_THREADS": "1",
                     "TORCHDYNAMO_DISABLE": "1",
+                    # Its end would take 5 s more: it waits before it dumps the stacks of processes that
+                    # a signal to all of them has ended (managers/tokenizer_manager.py:3485).
+                    "SGLANG_PYSPY_DUMP_BEFORE_CRASH": "0",
+                    "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
                 }
                 | environment,
             )
@@ -166,10 +170,13 @@ class Server:
         settings = {"temperature": 0, "max_new_tokens": new_tokens, "ignore_eos": True} | sampling
         return self.post("/generate", {"rid": rid, "input_ids": prompt, "sampling_params": settings})
 
-    def generate_all(self, prompts: dict[str, list[int]], at_once: int) -> dict[str, dict[str, Any]]:
+    def generate_all(
+        self, prompts: dict[str, list[int]], at_once: int, new_tokens: int = 48
+    ) -> dict[str, dict[str, Any]]:
         """The same for many, at most ``at_once`` at a time; keys are rids."""
+        tokens = [new_tokens] * len(prompts)
         with ThreadPoolExecutor(at_once) as pool:
-            return dict(zip(prompts, pool.map(self.generate, prompts, prompts.values()), strict=True))
+            return dict(zip(prompts, pool.map(self.generate, prompts, prompts.values(), tokens), strict=True))
 
     def abort_running(self, rid: str, prompt: list[int]) -> None:
         """Start a long request, and abort it when its first token has come."""

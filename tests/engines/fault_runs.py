@@ -1,0 +1,107 @@
+"""One real engine that is given each fault in turn, and what its tracer recorded meanwhile.
+
+As a program it prints what moved as a table, for ``docs/reference/faults.md``:
+``PYTHONPATH=tests:tests/engines .venv/bin/python -m fault_runs``
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import faulty_draft
+from fault_statistics import Run
+from fault_table import FAULTS, LENGTH, MEASURES
+from faulty_draft import HEALTHY
+from live_answers import plant
+from otlp_receiver import Receiver
+from sglang_engine import CHAIN, Server, speculation
+from sglang_runs import traced
+from tiny_prompts import Reference, references
+
+NEW_TOKENS = 40
+OTHERS = "others"
+"""A healthy run of other prompts."""
+AGAIN = "again"
+"""A healthy run of the first prompts, after all faults, one at a time."""
+
+
+def prompts(*, others: bool) -> dict[str, Reference]:
+    """Three of each domain; ``others``: the other three."""
+    found: dict[str, list[Reference]] = {}
+    for one in references():
+        found.setdefault(one.domain, []).append(one)
+    return {
+        f"{domain}-{number}": one
+        for domain, all_of_it in found.items()
+        for number, one in enumerate(all_of_it)
+        if (number >= 3) == others
+    }
+
+
+@dataclass(frozen=True)
+class Runs:
+    """By fault, and :data:`HEALTHY`, :data:`OTHERS`, :data:`AGAIN`."""
+
+    runs: dict[str, Run]
+    outputs: dict[str, dict[str, list[int]]]
+    """Generated tokens, by prompt."""
+    measured: dict[str, dict[str, float]]
+    """What each measure says of each run."""
+    lines: list[str]
+
+
+def run_all(folder: Path) -> Runs:
+    """Start an engine, and run the prompts healthy, with each fault, and healthy again."""
+    control = folder / "fault"
+    control.write_text(HEALTHY)
+    place = plant(folder, "faulty_draft", Path(faulty_draft.__file__).read_text())
+    receiver = Receiver()
+    environment = traced(receiver, SPECSCOPE_DETAIL="full", PYTHONPATH=str(place))
+    outputs: dict[str, dict[str, list[int]]] = {}
+    with Server(folder, speculation(CHAIN), environment | {faulty_draft.CONTROL: str(control)}) as server:
+        for name in (HEALTHY, OTHERS, *FAULTS, AGAIN):
+            fault = name if name in FAULTS else HEALTHY
+            control.write_text(fault)
+            # Without it the next run would not see its prompts: the target's states of them are not kept.
+            assert server.get("/flush_cache?timeout=60") == 200
+            asked = {f"{name}/{key}": one.prompt for key, one in prompts(others=name == OTHERS).items()}
+            answers = server.generate_all(asked, 1 if name == AGAIN else 8, NEW_TOKENS)
+            outputs[name] = {rid.split("/")[1]: one["output_ids"] for rid, one in answers.items()}
+            if name not in (HEALTHY, OTHERS):
+                assert faulty_draft.in_force(control).read_text() == fault
+        told = receiver.settled([f"{name}/{key}" for name, found in outputs.items() for key in found])
+        lines = server.ours()
+    receiver.close()
+    runs = {
+        name: Run(name, {key: told.requests[f"{name}/{key}"] for key in found})
+        for name, found in outputs.items()
+    }
+    measured = {
+        name: {measure: of(run, runs[HEALTHY]) for measure, of in MEASURES.items()}
+        for name, run in runs.items()
+    }
+    return Runs(runs, outputs, measured, lines)
+
+
+def table(found: Runs) -> str:
+    """Markdown: of each fault what moved, healthy twice (the prompts, others) and with it."""
+    healthy, others = found.measured[HEALTHY], found.measured[OTHERS]
+    lines = [
+        "| fault | acceptance length | statistic | healthy | healthy, other prompts | with the fault |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, fault in FAULTS.items():
+        mine = found.measured[name]
+        for index, moved in enumerate(fault.moved):
+            first = (name, f"{mine[LENGTH]:.2f}") if index == 0 else ("", "")
+            values = (healthy[moved.measure], others[moved.measure], mine[moved.measure])
+            shown = ("–" if value != value else f"{value:.3g}" for value in values)
+            lines.append(f"| {' | '.join((*first, moved.measure, *shown))} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as given:
+        print(table(run_all(Path(given))))
