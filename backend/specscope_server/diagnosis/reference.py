@@ -18,7 +18,8 @@ from specscope import convention, hidden
 from specscope.hidden import HiddenRow
 from specscope.reference_file import Passage, Track
 
-from specscope_server.diagnosis.relative_error import NOTHING, Array, Estimate, Sums, square_distance
+from specscope_server.diagnosis import relative_error
+from specscope_server.diagnosis.relative_error import NOTHING, Array, Estimate, Sums
 
 EQUAL: Final = 0.1
 """Relative error below which a slot is taken for a slot of the reference. Measured on the tiny target: a run
@@ -223,16 +224,7 @@ def _chosen(
 
 def _sums(own: tuple[Array, Array], positions: NDArray[np.int64], track: Track, known: int) -> Sums:
     _, rms, projections, other_rms, other = _chosen(own, positions, track, known)
-    square = float((rms**2).sum())
-    return Sums(
-        len(rms),
-        # Rounding to whole units adds its variance to each squared projection, and to nothing else.
-        (projections**2).sum(axis=0) - hidden.UNIT_VARIANCE * square,
-        (other**2).sum(axis=0),
-        (projections * other).sum(axis=0),
-        square,
-        float((other_rms**2).sum()),
-    )
+    return relative_error.sums((rms, projections), (other_rms, other))
 
 
 def _series(
@@ -243,14 +235,5 @@ def _series(
     there = positions[inside]
     order = np.argsort(there, kind="stable")
     order = order[other_rms[order] > 0][:MAX_SERIES]
-    rms, projections, other_rms, other = rms[order], projections[order], other_rms[order], other[order]
-    moments = np.stack(
-        [
-            (projections**2).mean(axis=1) - hidden.UNIT_VARIANCE * rms**2,
-            (other**2).mean(axis=1),
-            (projections * other).mean(axis=1),
-        ]
-    )
-    square = square_distance(moments, np.stack([rms**2, other_rms**2])) / np.maximum(other_rms**2, 1e-300)
-    errors = np.sqrt(np.maximum(square, 0.0))
+    errors = relative_error.of_rows((rms[order], projections[order]), (other_rms[order], other[order]))
     return tuple(there[order].tolist()), tuple(errors.tolist())

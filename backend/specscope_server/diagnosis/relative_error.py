@@ -35,14 +35,12 @@ class Estimate:
 class Sums:
     """Sums over pairs of rows, which may be added up over requests.
 
-    Of each projection its squares in the engine, in the reference, and products: [PROJECTIONS]. The mean
-    squares of the rows themselves: ``own_square``, ``reference_square``.
+    ``distance`` [1 + PROJECTIONS] is |x - y|**2 / H as estimated from all projections, then without each of
+    them; ``own_square`` and ``reference_square`` are the mean squares of x and of y.
     """
 
     tokens: int
-    own: Array
-    reference: Array
-    both: Array
+    distance: Array
     own_square: float
     reference_square: float
 
@@ -50,9 +48,7 @@ class Sums:
         """Return the sums over both."""
         return Sums(
             self.tokens + other.tokens,
-            self.own + other.own,
-            self.reference + other.reference,
-            self.both + other.both,
+            self.distance + other.distance,
             self.own_square + other.own_square,
             self.reference_square + other.reference_square,
         )
@@ -61,25 +57,54 @@ class Sums:
         """Return what follows from them; ``None`` where nothing was compared, or with rows of zeros alone."""
         if self.tokens == 0 or self.reference_square <= 0:
             return None
-        count = len(self.own)
-        stacked = np.stack([self.own, self.reference, self.both])
-        # Each without one projection, then with all: the jackknife tells what their choice did.
-        without = (stacked.sum(axis=1, keepdims=True) - stacked) / (count - 1)
-        squares = np.array([self.own_square, self.reference_square])
-        each = square_distance(without, squares[:, None]) / self.reference_square
-        square = float(square_distance(stacked.mean(axis=1), squares)) / self.reference_square
-        spread = float(np.sqrt((count - 1) / count * ((each - each.mean()) ** 2).sum()))
-        error = float(np.sqrt(max(0.0, square)))
+        relative = self.distance / self.reference_square
+        square, each = max(0.0, float(relative[0])), relative[1:]
+        # The jackknife: how much it hangs on which projections there are.
+        spread = float(np.sqrt((len(each) - 1) / len(each) * ((each - each.mean()) ** 2).sum()))
+        error = float(np.sqrt(square))
         return Estimate(
             tokens=self.tokens,
             relative_error=error,
-            standard_error=float(np.sqrt(max(0.0, square) + spread)) - error,
+            standard_error=float(np.sqrt(square + spread)) - error,
             scale=float(np.sqrt(self.own_square / self.reference_square)),
         )
 
 
-_NONE: Final = np.zeros(hidden.PROJECTIONS)
-NOTHING: Final = Sums(0, _NONE, _NONE, _NONE, 0.0, 0.0)
+NOTHING: Final = Sums(0, np.zeros(1 + hidden.PROJECTIONS), 0.0, 0.0)
+
+
+def sums(own: tuple[Array, Array], reference: tuple[Array, Array]) -> Sums:
+    """Return the sums over pairs of rows, each side as (rms [n], projections [n, PROJECTIONS]).
+
+    Those of ``own`` were rounded to units of 1/16 of the row's rms (:func:`specscope.hidden.restore`).
+    """
+    squares = np.array([(own[0] ** 2).sum(), (reference[0] ** 2).sum()])
+    moments = np.stack(
+        [
+            # Rounding adds its variance to each squared projection, and to nothing else.
+            (own[1] ** 2).sum(axis=0) - hidden.UNIT_VARIANCE * squares[0],
+            (reference[1] ** 2).sum(axis=0),
+            (own[1] * reference[1]).sum(axis=0),
+        ]
+    )
+    count = moments.shape[1]
+    without = (moments.sum(axis=1, keepdims=True) - moments) / (count - 1)
+    means = np.concatenate([moments.mean(axis=1, keepdims=True), without], axis=1)
+    distance = square_distance(means, squares[:, None])
+    return Sums(len(own[0]), distance, float(squares[0]), float(squares[1]))
+
+
+def of_rows(own: tuple[Array, Array], reference: tuple[Array, Array]) -> Array:
+    """Return the relative error of each pair of rows, given as for :func:`sums`; none of y may be zero."""
+    squares = np.stack([own[0] ** 2, reference[0] ** 2])
+    moments = np.stack(
+        [
+            (own[1] ** 2).mean(axis=1) - hidden.UNIT_VARIANCE * squares[0],
+            (reference[1] ** 2).mean(axis=1),
+            (own[1] * reference[1]).mean(axis=1),
+        ]
+    )
+    return np.sqrt(np.maximum(square_distance(moments, squares) / squares[1], 0.0))
 
 
 def square_distance(moments: Array, squares: Array) -> Array:

@@ -6,9 +6,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 
+from specscope.reference_file import Facts, Stored
+from sqlalchemy import Connection
+
 from specscope_server.diagnosis.model import Finding
 from specscope_server.store import alerts as alerting
 from specscope_server.store import findings as found
+from specscope_server.store import references
 from specscope_server.store.database import Database
 from specscope_server.store.model import AlertRow, DeliveryRow, Told
 from specscope_server.store.port import Capabilities, NewDelivery
@@ -59,6 +63,30 @@ class SqlStore(SqlReads):
         """See the port."""
         next_ns = None if next_attempt is None else to_ns(next_attempt)
         self._database.write(lambda connection: alerting.settle(connection, delivery_id, error, next_ns))
+
+    def add_reference(
+        self,
+        workspace: str,
+        reference_uid: str,
+        facts: Facts,
+        sequences: Sequence[Stored],
+        size: int,
+        at: datetime,
+    ) -> None:
+        """See the port."""
+        given = (workspace, reference_uid, facts, sequences, size, to_ns(at))
+        self._database.write(lambda connection: references.add(connection, *given))
+
+    def delete_reference(self, workspace: str, reference_uid: str) -> bool:
+        """See the port."""
+        found = False
+
+        def job(connection: Connection) -> None:
+            nonlocal found
+            found = references.remove(connection, workspace, reference_uid)
+
+        self._database.write(job)
+        return found
 
     @contextmanager
     def snapshot(self) -> Generator[SqlReads]:

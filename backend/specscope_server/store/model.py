@@ -441,6 +441,29 @@ class HiddenPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class ReferenceRow:
+    """A reference, without its sequences. ``facts`` are :class:`specscope.reference_file.Facts` as JSON."""
+
+    reference_uid: str
+    created: datetime
+    name: str
+    sequences: int
+    tokens: int
+    bytes: int
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceSequence:
+    """A sequence of a reference, without its numbers; the first ``prompt_tokens`` of its ids were given."""
+
+    number: int
+    name: str
+    prompt_tokens: int
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FindingRow:
     """A stored finding. ``closed`` is ``None`` while it holds. ``body`` is the finding as JSON."""
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from specscope import hidden_rollup
+from specscope.reference_file import Facts, Stored
+
 from specscope_server.diagnosis.model import Evidence, Finding
 from specscope_server.store.model import (
     AlertRow,
@@ -19,6 +22,8 @@ from specscope_server.store.model import (
     FindingRow,
     HiddenPoint,
     Page,
+    ReferenceRow,
+    ReferenceSequence,
     RequestDetail,
     RequestFilter,
     RequestHidden,
@@ -133,6 +138,22 @@ class Reads(Protocol):
         """Return (workspace, engine uid) of every engine heard within the last day, for the evaluator."""
         ...
 
+    def references(self, workspace: str) -> list[ReferenceRow]:
+        """Return references, newest first."""
+        ...
+
+    def reference(self, workspace: str, reference_uid: str) -> ReferenceRow | None:
+        """Return one reference, ``None`` when the workspace has none of that id."""
+        ...
+
+    def reference_sequences(self, workspace: str, reference_uid: str) -> list[ReferenceSequence]:
+        """Return the sequences of a reference in the order of its file; empty where there is none."""
+        ...
+
+    def reference_numbers(self, workspace: str, reference_uid: str, number: int) -> Stored | None:
+        """Return one sequence of a reference with its packed numbers."""
+        ...
+
     def findings(
         self, workspace: str, engine_uid: str | None = None, active: bool = True
     ) -> list[FindingRow]:
@@ -202,6 +223,26 @@ class Store(Reads, Protocol):
 
     def settle_delivery(self, delivery_id: int, *, error: str, next_attempt: datetime | None) -> None:
         """Record an attempt: an empty ``error`` delivered it, else retry at ``next_attempt`` or give up."""
+        ...
+
+    def add_reference(
+        self,
+        workspace: str,
+        reference_uid: str,
+        facts: Facts,
+        sequences: Sequence[Stored],
+        size: int,
+        at: datetime,
+    ) -> None:
+        """Store a reference of ``size`` bytes; one of the same id stays as it is.
+
+        Raises:
+            Refused: the workspace has as many references as it may have.
+        """
+        ...
+
+    def delete_reference(self, workspace: str, reference_uid: str) -> bool:
+        """Delete a reference; say whether there was one."""
         ...
 
     # reads

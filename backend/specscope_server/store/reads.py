@@ -6,12 +6,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 
+from specscope import hidden_rollup
+from specscope.reference_file import Stored
 from sqlalchemy import Connection
 
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import alerts as alerting
 from specscope_server.store import findings as found
-from specscope_server.store import hidden_sums
+from specscope_server.store import hidden_sums, references
 from specscope_server.store.evidence import evidence
 from specscope_server.store.model import (
     AlertRow,
@@ -20,6 +22,8 @@ from specscope_server.store.model import (
     FindingRow,
     HiddenPoint,
     Page,
+    ReferenceRow,
+    ReferenceSequence,
     RequestDetail,
     RequestFilter,
     RequestHidden,
@@ -113,6 +117,26 @@ class SqlReads:
         """See the port."""
         with self._connect() as connection:
             return heard_since(connection, self._clock() - _DAY_NS)
+
+    def references(self, workspace: str) -> list[ReferenceRow]:
+        """See the port."""
+        with self._connect() as connection:
+            return references.listed(connection, workspace)
+
+    def reference(self, workspace: str, reference_uid: str) -> ReferenceRow | None:
+        """See the port."""
+        with self._connect() as connection:
+            return next(iter(references.listed(connection, workspace, reference_uid)), None)
+
+    def reference_sequences(self, workspace: str, reference_uid: str) -> list[ReferenceSequence]:
+        """See the port."""
+        with self._connect() as connection:
+            return references.sequences(connection, workspace, reference_uid)
+
+    def reference_numbers(self, workspace: str, reference_uid: str, number: int) -> Stored | None:
+        """See the port."""
+        with self._connect() as connection:
+            return references.sequence(connection, workspace, reference_uid, number)
 
     def findings(
         self, workspace: str, engine_uid: str | None = None, active: bool = True

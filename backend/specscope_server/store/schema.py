@@ -22,6 +22,7 @@ from specscope_server.store.schema_parts import (
     process_reference,
     text_column,
 )
+from specscope_server.store.schema_references import reference, reference_sequence
 from specscope_server.store.schema_traces import rank_steps, span
 from specscope_server.store.values import JsonText
 
@@ -41,6 +42,8 @@ __all__ = [
     "process_counter",
     "process_gauge",
     "rank_steps",
+    "reference",
+    "reference_sequence",
     "request",
     "request_text",
     "rollup_10s",

@@ -1,0 +1,266 @@
+"""How far an engine's hidden states are from those of a reference: one request, or its newest ones together.
+
+What the API and the pages call. Where nothing can be compared the answer says why: that is no statement
+about the engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from specscope import convention
+from specscope.reference_file import ReferenceFileError
+
+from specscope_server.diagnosis.facts import setting
+from specscope_server.diagnosis.reference import (
+    Pairs,
+    SlotComparison,
+    common_prefix,
+    compare,
+    conclude,
+    known_ids,
+)
+from specscope_server.diagnosis.reference_fit import misfits
+from specscope_server.store.model import ReferenceRow, ReferenceSequence, RequestFilter, RequestHidden
+from specscope_server.store.port import Reads
+
+MAX_REFERENCES: Final = 16
+"""References looked at, the newest ones that fit the engine."""
+MAX_REQUESTS: Final = 20
+"""Requests of an engine looked at, the newest ones."""
+MAX_STEPS: Final = 1024
+MAX_ROWS: Final = 20_000
+"""Verify steps and rows of hidden states of one request looked at, the first ones."""
+
+NO_REFERENCE: Final = "no_reference"
+NO_FIT: Final = "no_fit"
+NO_REQUEST: Final = "no_request"
+NO_FINGERPRINTS: Final = "no_fingerprints"
+NO_PROMPT: Final = "no_prompt"
+NO_SHARED_TOKENS: Final = "no_shared_tokens"
+UNREADABLE: Final = "unreadable"
+NOT_COMPARED: Final = (
+    *(NO_REFERENCE, NO_FIT, NO_REQUEST, NO_FINGERPRINTS, NO_PROMPT, NO_SHARED_TOKENS),
+    UNREADABLE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceAnswer:
+    """What the comparison gives. ``code`` (of :data:`NOT_COMPARED`) and ``reason``: why nothing; else empty.
+
+    ``requests`` were compared, over ``shared_tokens`` tokens that they share with ``sequences`` of
+    ``reference``; ``left_out`` counts requests that were not, by code. ``aux_layers`` are those that the
+    engine says it captures, counted as the reference's; ``None``: not told.
+    """
+
+    code: str = ""
+    reason: str = ""
+    reference: ReferenceRow | None = None
+    sequences: tuple[str, ...] = ()
+    requests: int = 0
+    shared_tokens: int = 0
+    slots: tuple[SlotComparison, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict[str, int])
+    aux_layers: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    reference: ReferenceRow
+    sequences: Sequence[ReferenceSequence]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    reference: ReferenceRow
+    sequence: str
+    shared: int
+    pairs: Sequence[Pairs]
+
+
+class _NothingError(Exception):
+    """Why nothing was compared: code and reason."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code, self.reason = code, reason
+
+
+def of_request(reads: Reads, workspace: str, uid: str) -> ReferenceAnswer | None:
+    """Return the comparison of one request; ``None`` when there is no such request."""
+    found = reads.hidden(workspace, uid, 0, MAX_STEPS, MAX_ROWS)
+    if found is None:
+        return None
+    config = _config(reads, workspace, found.request.engine_uid)
+    layers = _captured(config)
+    try:
+        _with_fingerprints(found)
+        compared = _compared(reads, workspace, found, _candidates(reads, workspace, config))
+    except _NothingError as nothing:
+        return ReferenceAnswer(nothing.code, nothing.reason, aux_layers=layers)
+    return ReferenceAnswer(
+        reference=compared.reference,
+        sequences=(compared.sequence,),
+        requests=1,
+        shared_tokens=compared.shared,
+        slots=tuple(conclude(one) for one in compared.pairs),
+        aux_layers=layers,
+    )
+
+
+def of_engine(
+    reads: Reads, workspace: str, engine_uid: str, most: int = MAX_REQUESTS
+) -> ReferenceAnswer | None:
+    """Return the comparison of an engine's newest requests of users; ``None`` when there is no such engine.
+
+    All are held against one reference: that of the newest request which shares tokens with one.
+    """
+    engine = reads.engine(workspace, engine_uid, datetime.now(UTC))
+    if engine is None:
+        return None
+    layers = _captured(engine.config)
+    try:
+        candidates = _candidates(reads, workspace, engine.config)
+    except _NothingError as nothing:
+        return ReferenceAnswer(nothing.code, nothing.reason, aux_layers=layers)
+    where = RequestFilter(workspace=workspace, engine_uid=engine_uid, kind=convention.KIND_USER)
+    compared: list[_Compared] = []
+    reasons: dict[str, str] = {}
+    left_out: Counter[str] = Counter()
+    for request in reads.requests(where, most).items:
+        found = reads.hidden(workspace, request.uid, 0, MAX_STEPS, MAX_ROWS)
+        if found is None:
+            continue
+        chosen = compared[0].reference.reference_uid if compared else None
+        fitting = [one for one in candidates if chosen in (None, one.reference.reference_uid)]
+        try:
+            _with_fingerprints(found)
+            compared.append(_compared(reads, workspace, found, fitting))
+        except _NothingError as nothing:
+            reasons.setdefault(nothing.code, nothing.reason)
+            left_out[nothing.code] += 1
+    if not compared:
+        code = next(iter(reasons), NO_REQUEST)
+        reason = reasons.get(code, "no request of a user has reached this engine")
+        return ReferenceAnswer(code, reason, left_out=left_out, aux_layers=layers)
+    return ReferenceAnswer(
+        reference=compared[0].reference,
+        sequences=tuple(dict.fromkeys(one.sequence for one in compared)),
+        requests=len(compared),
+        shared_tokens=sum(one.shared for one in compared),
+        slots=tuple(conclude(one) for one in _added(compared)),
+        left_out=left_out,
+        aux_layers=layers,
+    )
+
+
+def _config(reads: Reads, workspace: str, engine_uid: str) -> Mapping[str, Any]:
+    engine = reads.engine(workspace, engine_uid, datetime.now(UTC))
+    return {} if engine is None else engine.config
+
+
+def _captured(config: Mapping[str, Any]) -> tuple[int, ...] | None:
+    ids: object = setting(config, "capture", "layer_ids")
+    if not isinstance(ids, list) or not all(type(one) is int for one in cast("list[object]", ids)):
+        return None
+    return tuple(cast("list[int]", ids))
+
+
+def _candidates(reads: Reads, workspace: str, config: Mapping[str, Any]) -> list[_Candidate]:
+    """Return the newest references that fit an engine.
+
+    Raises:
+        _NothingError: there is none.
+    """
+    references = reads.references(workspace)
+    if not references:
+        raise _NothingError(
+            NO_REFERENCE,
+            "this workspace has no reference; make one with: specscope fingerprint --target DIR "
+            "--prompts FILE --out FILE --send URL",
+        )
+    why = ""
+    fitting: list[_Candidate] = []
+    for one in references:
+        wrong = misfits(one.facts, config)
+        why = why or ("; ".join(wrong) and f"{one.name!r}: {'; '.join(wrong)}")
+        if not wrong and len(fitting) < MAX_REFERENCES:
+            sequences = reads.reference_sequences(workspace, one.reference_uid)
+            fitting.append(_Candidate(one, sequences))
+    if not fitting:
+        raise _NothingError(NO_FIT, f"no reference fits this engine; the newest, {why}")
+    return fitting
+
+
+def _with_fingerprints(found: RequestHidden) -> None:
+    """Check that a request can be compared at all.
+
+    Raises:
+        _NothingError: it was recorded without fingerprints, or without its prompt.
+    """
+    level = found.request.detail
+    if not any(row.fingerprints for row in found.rows):
+        raise _NothingError(
+            NO_FINGERPRINTS,
+            f"no fingerprints of hidden states were recorded (detail level {level or 'not told'}): "
+            f"they are at level {convention.DETAIL_FULL}",
+        )
+    if not found.prompt_ids:
+        raise _NothingError(
+            NO_PROMPT,
+            f"the prompt's token ids were not recorded (detail level {level or 'not told'}), so nobody knows "
+            "which tokens the states belong to",
+        )
+
+
+def _compared(
+    reads: Reads, workspace: str, found: RequestHidden, candidates: Sequence[_Candidate]
+) -> _Compared:
+    """Return the comparison with the sequence that shares most tokens; of equals that of the newest.
+
+    Raises:
+        _NothingError: none shares any, or the one that does cannot be read.
+    """
+    ids = known_ids(found.prompt_ids or (), found.output_ids)
+    best: tuple[int, _Candidate, ReferenceSequence] | None = None
+    for candidate in candidates:
+        for sequence in candidate.sequences:
+            shared = common_prefix(ids, sequence.ids)
+            if shared > (0 if best is None else best[0]):
+                best = shared, candidate, sequence
+    if best is None:
+        raise _NothingError(
+            NO_SHARED_TOKENS,
+            "no sequence of a fitting reference starts with the first token of this prompt: make one of it",
+        )
+    shared, candidate, sequence = best
+    stored = reads.reference_numbers(workspace, candidate.reference.reference_uid, sequence.number)
+    try:
+        if stored is None:
+            raise ReferenceFileError("it was deleted meanwhile")
+        passage = stored.passage()
+    except ReferenceFileError as error:
+        raise _NothingError(
+            UNREADABLE, f"reference {candidate.reference.name!r} cannot be read: {error}"
+        ) from error
+    same_as = cast("Mapping[str, str]", candidate.reference.facts.get("same_as") or {})
+    pairs = compare(found.rows, ids, passage, same_as)
+    return _Compared(candidate.reference, sequence.name, shared, pairs)
+
+
+def _added(compared: Sequence[_Compared]) -> list[Pairs]:
+    """Return the sums over requests, by place and slot, in order of the path."""
+    sums: dict[tuple[str, int], Pairs] = {}
+    for pairs in (pairs for one in compared for pairs in one.pairs):
+        key = pairs.place, pairs.slot
+        before = sums.get(key)
+        if before is None:
+            sums[key] = pairs
+        elif len(before.against) == len(pairs.against):
+            sums[key] = before + pairs
+    return list(sums.values())
