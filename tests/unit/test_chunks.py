@@ -150,3 +150,24 @@ def test_more_rows_than_any_of_ours_has_are_refused_unread() -> None:
     many = {(f"b{number}", ""): 1 for number in range(chunks.MAX_BOUNDARIES + 1)}
     with pytest.raises(columns.CodecError, match="1025 rows are over the limit of 1024"):
         chunks.unpack_boundaries(chunks.pack_boundaries(many, {}))
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=40))
+def test_prompts_round_trip(ids: list[int]) -> None:
+    assert chunks.unpack_prompt(chunks.pack_prompt(ids)) == ids
+
+
+@pytest.mark.parametrize(
+    ("blob", "message"),
+    [
+        (columns.encode({"token": [1]}), "no column 'id'"),
+        (columns.encode({"id": [1, None]}), "of whole numbers"),
+        (columns.encode({"id": ["x"]}), "of whole numbers"),
+        (columns.encode({"id": [0.5]}), "of whole numbers"),
+        (columns.encode({"id": [0] * (chunks.MAX_PROMPT + 1)}), "over the limit of 65536"),
+        (b"junk", "SPSC"),
+    ],
+)
+def test_hostile_prompts_are_refused(blob: bytes, message: str) -> None:
+    with pytest.raises(columns.CodecError, match=message):
+        chunks.unpack_prompt(blob)

@@ -41,6 +41,34 @@ def test_round_trip(table: dict[str, list[Any]], codec: int, delta: bool) -> Non
     assert columns.decode(blob) == table
 
 
+def as_array(values: list[Any]) -> columns.Array:
+    """The same column as arrays, with rubbish where there is no value."""
+    there = [v is not None for v in values]
+    present = None if all(there) else np.array(there)
+    known = [v for v in values if v is not None]
+    if isinstance(known[0], list):
+        lengths = np.array([0 if v is None else len(v) for v in values])
+        return columns.Array(
+            np.array([x for v in known for x in v], dtype=np.int64), present, lengths=lengths
+        )
+    if isinstance(known[0], str):
+        texts = ("unused", *dict.fromkeys(known))
+        codes = np.array([0 if v is None else texts.index(v, 1) for v in values])
+        return columns.Array(codes, present, texts=texts)
+    if isinstance(known[0], float):
+        return columns.Array(np.array([math.nan if v is None else v for v in values]), present)
+    return columns.Array(np.array([7 if v is None else v for v in values], dtype=np.int64), present)
+
+
+@given(tables(), st.booleans())
+def test_arrays_are_packed_as_lists_are(table: dict[str, list[Any]], delta: bool) -> None:
+    table = {name: values for name, values in table.items() if any(v is not None for v in values)}
+    names = tuple(table) if delta else ()
+    arrays = {name: as_array(values) for name, values in table.items()}
+    packed = columns.encode(arrays, delta=names, codec=columns.PLAIN)
+    assert packed == columns.encode(table, delta=names, codec=columns.PLAIN)
+
+
 @given(st.lists(INT64, min_size=1, max_size=200))
 def test_differences_hold_any_integers(values: list[int]) -> None:
     blob = columns.encode({"t": values}, delta=("t",))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 from zlib import crc32
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from specscope import chunks, columns
 from specscope.ranks import HELD, ROWS, RankHashes
 from specscope.records import RankSteps
@@ -82,6 +85,54 @@ def test_engine_and_pump_may_work_at_the_same_time() -> None:
     found += [step for record in taken(ranks) for step in record.steps]
     assert found == sorted(set(found))
     assert len(found) + ranks.lost() == wanted
+
+
+NUMBERS = (-700, 1, -2, 3, -4, 5, -6, 7, -8)
+
+
+def test_hidden_states_go_along_where_they_were_taken() -> None:
+    ranks = RankHashes(2)
+    ranks.add(7, b"", b"", NUMBERS)
+    ranks.add(8, b"", b"")
+    record = ranks.take(everything=True)
+    assert record is not None
+    assert record.hidden == (NUMBERS, None)
+    ranks.add(9, b"", b"")
+    record = ranks.take(everything=True)
+    assert record is not None
+    assert record.hidden == ()
+
+
+@given(st.lists(st.none() | st.lists(st.tuples(*[st.integers(-32768, 32767)] * 9), min_size=1, max_size=3)))
+def test_packed_hidden_states_come_back_equal(slots: list[list[tuple[int, ...]] | None]) -> None:
+    hidden = [None if one is None else tuple(number for slot in one for number in slot) for one in slots]
+    steps, none = list(range(len(hidden))), [None] * len(hidden)
+    blob = chunks.pack_ranks(steps, none, none, hidden)
+    assert chunks.unpack_rank_hidden(blob) == hidden
+    assert chunks.unpack_ranks(blob) == [(step, None, None) for step in steps]
+    assert ("hidden" in columns.decode(blob)) == any(one is not None for one in hidden)
+
+
+def test_ranks_of_an_earlier_tracer_have_none() -> None:
+    blob = columns.encode({"step": [1, 2], "proposals": [3, 4], "accepts": [5, None]})
+    assert chunks.unpack_rank_hidden(blob) == [None, None]
+    assert chunks.unpack_ranks(blob) == [(1, 3, 5), (2, 4, None)]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "message"),
+    [
+        ([[1] * 8], "8 numbers"),
+        ([list[int]()], "0 numbers"),
+        ([[1] * 9 * (chunks.MAX_RANK_SLOTS + 1)], "numbers in one step"),
+        ([1], "a list wanted"),
+        (["x"], "a list wanted"),
+    ],
+)
+def test_what_is_no_fingerprint_of_a_rank_is_refused(hidden: Any, message: str) -> None:
+    blob = columns.encode({"step": [1], "proposals": [1], "accepts": [1], "hidden": hidden})
+    with pytest.raises(columns.CodecError, match=message):
+        chunks.unpack_rank_hidden(blob)
 
 
 def test_packed_they_come_back_equal() -> None:

@@ -65,7 +65,10 @@ def test_limits_are_documented_as_they_are() -> None:
     assert f"one row a verify step, at most {chunks.MAX_RANK_STEPS}" in WIRE
     assert f"its last {tokens.WINDOW}" in WIRE
     assert f"whole prompt of at most {chunks.MAX_PROMPT:,} tokens" in WIRE
-    assert f"more than {hidden.MAX_ROWS} rows or {pipeline.HIDDEN_RAW >> 10} KiB" in WIRE
+    assert f"never has more than {hidden.MAX_ROWS} rows" in WIRE
+    assert f"more than {pipeline.HIDDEN_RAW >> 10} KiB before compression" in WIRE
+    assert f"({hidden_rows.ROW_RAW} bytes a row and {hidden_rows.FINGERPRINT_RAW} a fingerprint" in WIRE
+    assert pipeline.HIDDEN_RAW // hidden_rows.ROW_RAW < hidden.MAX_ROWS
     assert f"of the first {hidden.MAX_FINGERPRINTS} rows" in WIRE
     assert f"round({hidden.PER_OCTAVE} log2 rms); \N{MINUS SIGN}{-hidden.NO_LEVEL}:" in WIRE
     assert f"{hidden.PROJECTIONS} projections each, in 1/{hidden.PER_RMS} of the row's rms" in WIRE

@@ -48,9 +48,8 @@ class Chunk:
     drafts: list[tuple[StepRow, Levels, int]] = field(default_factory=list[tuple[StepRow, Levels, int]])
     """Rows whose shift-match waits for later tokens: (row, ids by depth, start in the stream)."""
     hidden: list[Part] = field(default_factory=list[Part])
-    hidden_rows: int = 0
     hidden_raw: int = 0
-    """Bounds of the rows of hidden states and of the bytes that they take before compression."""
+    """A bound of the bytes that they take before compression."""
     looked_ns: list[int] = field(default_factory=list[int])
     """Wall clock of the passes whose hidden states are in it."""
 
