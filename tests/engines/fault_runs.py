@@ -64,7 +64,7 @@ def run_all(folder: Path) -> Runs:
         for name in (HEALTHY, OTHERS, *FAULTS, AGAIN):
             fault = name if name in FAULTS else HEALTHY
             control.write_text(fault)
-            # Without it the next run would not see its prompts: the target's states of them are not kept.
+            # Else the prompts come from the cache, which has the target's keys and no hidden states.
             assert server.get("/flush_cache?timeout=60") == 200
             asked = {f"{name}/{key}": one.prompt for key, one in prompts(others=name == OTHERS).items()}
             answers = server.generate_all(asked, 1 if name == AGAIN else 8, NEW_TOKENS)
@@ -97,7 +97,7 @@ def table(found: Runs) -> str:
         for index, moved in enumerate(fault.moved):
             first = (name, f"{mine[LENGTH]:.2f}") if index == 0 else ("", "")
             values = (healthy[moved.measure], others[moved.measure], mine[moved.measure])
-            shown = ("–" if value != value else f"{value:.3g}" for value in values)
+            shown = ("–" if value != value else f"{value:.4g}" for value in values)
             lines.append(f"| {' | '.join((*first, moved.measure, *shown))} |")
     return "\n".join(lines)
 

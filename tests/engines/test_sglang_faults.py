@@ -83,7 +83,7 @@ def test_faults_that_look_alike_are_told_apart(found: Runs) -> None:
 
 
 def _apart(found: Runs, name: str, rival: str, fault: fault_table.Fault) -> bool:
-    """Whether what one of them must move, or keep, says which of both it is; what is not there says nothing."""
+    """Whether what one of them must move, or keep, says which it is; what is not there says nothing."""
     mine, its, healthy = (found.measured[one] for one in (name, rival, HEALTHY))
     for moved in fault.moved:
         low, high = moved.bounds(healthy[moved.measure])
