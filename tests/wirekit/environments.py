@@ -26,16 +26,17 @@ def python_with_sdk(version: str) -> str:
         return str(python)
     home.parent.mkdir(exist_ok=True)
     shutil.rmtree(home, ignore_errors=True)
-    venv.create(home, with_pip=True)
+    venv.create(home, with_pip=False)
     wanted = [
         f"opentelemetry-sdk=={version}",
         f"opentelemetry-exporter-otlp-proto-http=={version}",
         "numpy>=1.26",
     ]
+    pip = [sys.executable, "-m", "pip", "--python", python]
     # A temporary directory as working directory: nothing of the checkout is picked up by accident.
     with tempfile.TemporaryDirectory() as elsewhere:
         done = subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted],
+            [*pip, "--disable-pip-version-check", "install", "--quiet", *wanted],
             cwd=elsewhere,
             capture_output=True,
             text=True,
