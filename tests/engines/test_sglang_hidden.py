@@ -62,7 +62,9 @@ def test_every_place_of_a_healthy_chain_is_told(chain: ChainRun) -> None:
         for place in (hidden.FED, hidden.FC_OUT, hidden.EMBEDDING):
             for row in of(one.hidden, place):
                 assert row.rows == kept[row.step, row.after]
-                assert (row.nonfinite, row.zero_rows, row.equal_rows, row.mode) == (0, 0, 0, c.EAGER)
+                assert (row.nonfinite, row.zero_rows, row.mode) == (0, 0, c.EAGER)
+                # A token that follows itself is embedded alike; its hidden state is another one.
+                assert row.equal_rows == 0 or place == hidden.EMBEDDING
         for extend in one.extends:
             if extend.after == "verify":
                 own = [row for row in of(one.hidden, hidden.CARRY, c.SELF_FED) if row.step == extend.step]

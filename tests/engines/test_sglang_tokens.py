@@ -38,4 +38,4 @@ def test_without_an_endpoint_the_tracer_is_off_and_says_so_once(chain_untraced: 
 
 def test_when_it_traces_it_says_what(chain: ChainRun) -> None:
     (line,) = chain.lines
-    assert line.startswith("specscope: tracing EAGLE3 at detail tokens to http://127.0.0.1:")
+    assert line.startswith("specscope: tracing EAGLE3 at detail full to http://127.0.0.1:")
