@@ -68,7 +68,8 @@ def test_a_seed_of_more_than_32_bits_is_refused() -> None:
 
 
 def test_columns_are_documented_in_their_order() -> None:
-    told = re.findall(r"^\| `(\w+)` \| ", REFERENCE, re.M)
+    table = REFERENCE.split("## Fingerprint")[0]
+    told = re.findall(r"^\| `(\w+)` \| ", table, re.M)
     assert tuple(told) == tensorstats.COLUMNS
     assert ("rows", *tensorstats.COLUMNS) == tensorstats.SUMMED
     assert (tensorstats.columns(False), tensorstats.columns(True)) == (6, 6 + PROJECTIONS)
