@@ -76,6 +76,19 @@ class EngineModel(Model):
     )
 
 
+class RankHiddenModel(Model):
+    """What the draft was fed in one slot, on the ranks of a group."""
+
+    slot: int
+    compared: int = Field(description="Steps in which two or more ranks told of it.")
+    relative_error: float = Field(
+        description="The largest |x - y| of a rank to the lowest one, over their root mean square; above "
+        "0.05 is no rounding."
+    )
+    step: int = Field(description="The engine step of it.")
+    rank: int = Field(description="The rank of it.")
+
+
 class RanksModel(Model):
     """The ranks of one group held against each other, step by step."""
 
@@ -91,6 +104,9 @@ class RanksModel(Model):
     first_step: int | None = Field(description="The first engine step that differs; null: none does.")
     boundary: str = Field(description="Where the ranks parted in that step; empty: they did not.")
     apart: list[int] = Field(description="The ranks that left the others in that step.")
+    hidden: list[RankHiddenModel] = Field(
+        description="Hidden states by slot; empty: no two ranks told of them in the same step."
+    )
 
     @classmethod
     def of(cls, group: RankEvidence) -> RanksModel:

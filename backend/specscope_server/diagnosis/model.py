@@ -8,6 +8,7 @@ from typing import Any
 
 from specscope.rollup import Counts
 
+from specscope_server.diagnosis.hidden_evidence import HiddenEvidence
 from specscope_server.store.model import BoundaryState, EngineCounts
 
 CERTAIN = "certain"
@@ -55,6 +56,21 @@ class Reconciliation:
 
 
 @dataclass(frozen=True, slots=True)
+class RankHidden:
+    """What the draft was fed in one slot, on the ranks of a group.
+
+    Over ``compared`` steps in which two or more ranks told of it: the largest ``relative_error`` of a rank to
+    the lowest one, in which engine ``step`` and of which ``rank``. Rounding on the wire is taken off.
+    """
+
+    slot: int
+    compared: int
+    relative_error: float
+    step: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
 class RankEvidence:
     """The ranks of one group that must agree, held against each other over their newest steps.
 
@@ -78,6 +94,8 @@ class RankEvidence:
     steps: tuple[int, int] | None = None
     alone: int = 0
     serving_role: str = "both"
+    hidden: tuple[RankHidden, ...] = ()
+    """One entry a slot; empty where no two ranks told of hidden states in the same step."""
 
     @property
     def name(self) -> str:
@@ -118,6 +136,8 @@ class Evidence:
     reconciliation: Reconciliation = Reconciliation(0)
     ranks: tuple[RankEvidence, ...] = ()
     """One entry a group of ranks of which any was heard."""
+    hidden: tuple[HiddenEvidence, ...] = ()
+    """What was seen of hidden states in the window; a place without an entry was not looked at."""
 
 
 @dataclass(frozen=True, slots=True)

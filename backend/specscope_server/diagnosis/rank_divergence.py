@@ -12,6 +12,8 @@ counter. So this finding explains no other one.
 
 from __future__ import annotations
 
+from typing import Final
+
 from specscope import convention as c
 
 from specscope_server.diagnosis import facts
@@ -29,6 +31,8 @@ from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
 
 KIND = "rank_divergence"
 FAULT = "F19"
+APART: Final = 0.05
+"""Relative error of hidden states that no order of summation explains: bfloat16 keeps 0.004 of each value."""
 
 
 def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | Unknown:
@@ -146,6 +150,17 @@ def _numbers(evidence: Evidence, group: RankEvidence) -> tuple[Number, ...]:
             0,
             "steps",
             facts.link(evidence, c.TARGET_VERIFY),
+        ),
+        *(
+            Number(
+                f"hidden states fed to the draft, slot {one.slot}: relative error of rank {one.rank}"
+                f" at engine step {one.step}",
+                round(one.relative_error, 3),
+                0,
+                link=place,
+            )
+            for one in group.hidden
+            if one.relative_error > APART
         ),
         *facts.examples(evidence),
     )

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from specscope import convention
 from sqlalchemy import Connection, func, select
 
+from specscope_server.diagnosis import hidden_evidence
 from specscope_server.diagnosis.model import Evidence
+from specscope_server.store import hidden_sums, schema
 from specscope_server.store import rows as names
-from specscope_server.store import schema
 from specscope_server.store.extends import extends
 from specscope_server.store.facts import StoredEngine, load
 from specscope_server.store.ranks import rank_evidence
@@ -60,6 +61,7 @@ def evidence(connection: Connection, engine_uid: str, now_ns: int, window_ns: in
         hook_errors=engine.summed(names.HOOK_ERRORS),
         example_requests=_examples(connection, engine, start_ns, now_ns - window_ns),
         ranks=rank_evidence(connection, engine),
+        hidden=hidden_evidence.of(hidden_sums.window_sums(connection, engine_uid, start_ns // 1_000_000_000)),
         reconciliation=reconciliation(
             connection, engine, now_ns, start_ns - _LOOKBACK_NS, now_ns - window_ns
         ),

@@ -64,9 +64,14 @@ def stats(
     connection: Connection, workspace: str, engine_uid: str, since_s: int, until_s: int
 ) -> dict[Key, Sums]:
     """Return sums by place of an engine of a workspace; empty where the workspace has no such engine."""
-    if connection.execute(_mine(workspace, engine_uid)).first() is None:
+    if not is_of(connection, workspace, engine_uid):
         return {}
     return window_sums(connection, engine_uid, since_s, until_s)
+
+
+def is_of(connection: Connection, workspace: str, engine_uid: str) -> bool:
+    """Say whether a workspace has this engine."""
+    return connection.execute(_mine(workspace, engine_uid)).first() is not None
 
 
 def _mine(workspace: str, engine_uid: str) -> Any:

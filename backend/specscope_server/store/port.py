@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from specscope import hidden_rollup
 from specscope.reference_file import Facts, Stored
+from specscope.rollup import Counts
 
 from specscope_server.diagnosis.model import Evidence, Finding
 from specscope_server.store.model import (
@@ -96,6 +97,10 @@ class Reads(Protocol):
         self, workspace: str, uid: str, first_step: int = 0, limit: int = 2000
     ) -> RequestDetail | None:
         """Return one request with at most ``limit`` steps from ``first_step`` on, decoded."""
+        ...
+
+    def counts(self, workspace: str, engine_uid: str, since: datetime, until: datetime) -> Counts | None:
+        """Return an engine's verify steps in a window of 10 s buckets; ``None``: no rollup, which is no 0."""
         ...
 
     def hidden(

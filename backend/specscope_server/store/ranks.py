@@ -13,7 +13,7 @@ from specscope.columns import CodecError
 from sqlalchemy import Connection, Row, and_, delete, select
 
 from specscope_server.diagnosis.model import RankEvidence
-from specscope_server.store import schema
+from specscope_server.store import rank_hidden, schema
 from specscope_server.store.facts import StoredEngine, StoredProcess
 from specscope_server.store.rows import Row as Values
 
@@ -52,6 +52,10 @@ class _Group:
 
     size: int = 0
     ranks: dict[int, dict[int, Sums]] = field(default_factory=dict[int, dict[int, Sums]])
+    hidden: dict[int, dict[int, tuple[int, ...]]] = field(
+        default_factory=lambda: defaultdict[int, dict[int, tuple[int, ...]]](dict)
+    )
+    """By step and rank."""
 
 
 def rank_evidence(connection: Connection, engine: StoredEngine) -> tuple[RankEvidence, ...]:
@@ -67,7 +71,11 @@ def rank_evidence(connection: Connection, engine: StoredEngine) -> tuple[RankEvi
     for process in _together([p for p in engine.processes if p.uid in told]):
         group = groups[_key(process)]
         group.size = max(group.size, *(row.size for row in told[process.uid]))
-        group.ranks[process.row.tp] = _steps(told[process.uid])
+        steps = group.ranks[process.row.tp] = {}
+        for step, sums, hidden in _steps(told[process.uid]):
+            steps[step] = sums
+            if hidden is not None:
+                group.hidden[step][process.row.tp] = hidden
     return tuple(_compared(*found, group) for found, group in sorted(groups.items()))
 
 
@@ -104,11 +112,11 @@ def _last_heard(process: StoredProcess) -> int:
     return event + (process.row.clock_offset_ns or 0)
 
 
-def _steps(rows: Iterable[_Record]) -> dict[int, Sums]:
-    steps: dict[int, Sums] = {}
+def _steps(rows: Iterable[_Record]) -> Iterable[tuple[int, Sums, tuple[int, ...] | None]]:
+    """Yield (step, checksums, hidden states) of one rank."""
     for row in rows:
         try:
-            unpacked = chunks.unpack_ranks(row.sums)
+            unpacked, looks = chunks.unpack_ranks(row.sums), chunks.unpack_rank_hidden(row.sums)
         except CodecError as error:
             log.warning(
                 "process %s: its rank steps from %d on cannot be read: %s",
@@ -117,9 +125,8 @@ def _steps(rows: Iterable[_Record]) -> dict[int, Sums]:
                 error,
             )
             continue
-        for step, proposals, accepts in unpacked:
-            steps[step] = (proposals, accepts)
-    return steps
+        for (step, proposals, accepts), hidden in zip(unpacked, looks, strict=True):
+            yield step, (proposals, accepts), hidden
 
 
 def _compared(dp: int, pp: int, serving_role: str, group: _Group) -> RankEvidence:
@@ -150,6 +157,7 @@ def _compared(dp: int, pp: int, serving_role: str, group: _Group) -> RankEvidenc
         steps=(min(shared), max(shared)) if shared else None,
         alone=len(by_step) - len(shared),
         serving_role=serving_role,
+        hidden=rank_hidden.compared(group.hidden),
     )
 
 

@@ -68,11 +68,17 @@ def request_row(connection: Connection, workspace: str, uid: str, now_ns: int) -
 
 
 def stored_chunks(
-    connection: Connection, engine_uid: str, uid: str, first_step: int, limit: int, *payloads: str
+    connection: Connection,
+    engine_uid: str,
+    uid: str,
+    first_step: int,
+    limit: int,
+    *payloads: str,
+    most: int | None = None,
 ) -> Sequence[Row[*tuple[Any, ...]]]:
     """Return the chunks that hold these steps: from the last one that starts at or before the first.
 
-    ``payloads`` names the packed columns to read with them.
+    ``payloads`` names the packed columns to read with them; of ``most`` chunks, if told.
     """
     mine = (_T.engine_uid == engine_uid, _T.uid == uid)
     start = select(func.max(_T.first_step)).where(*mine, _T.first_step <= first_step).scalar_subquery()
@@ -80,6 +86,7 @@ def stored_chunks(
         select(_T.uid, _T.process_uid, _T.seq, _T.first_step, *(_T[name] for name in payloads))
         .where(*mine, _T.first_step >= func.coalesce(start, 0), _T.first_step < first_step + limit)
         .order_by(_T.first_step, _T.process_uid, _T.seq)
+        .limit(most)
     ).all()
 
 

@@ -20,6 +20,8 @@ from specscope_server.store.request_rows import public
 log = logging.getLogger(__name__)
 LATE: Final = 2 * chunks.MAX_STEPS
 """Verify steps that a look may come behind its own: a device's numbers are told when they are copied."""
+MAX_CHUNKS: Final = 512
+"""Chunks read for one answer, the first ones: a request has one a second, or one in 64 steps."""
 _PLACES: Final = {name: index for index, name in enumerate(hidden.PLACES)}
 _T = schema.request_text.c
 
@@ -35,7 +37,9 @@ def request_hidden(
     found = request_row(connection, workspace, uid, now_ns)
     if found is None:
         return None
-    stored = stored_chunks(connection, found.engine_uid, uid, first_step, steps + LATE, "steps", "hidden")
+    stored = stored_chunks(
+        connection, found.engine_uid, uid, first_step, steps + LATE, "steps", "hidden", most=MAX_CHUNKS
+    )
     by_index = {
         chunk.first_step + offset: step
         for chunk in stored

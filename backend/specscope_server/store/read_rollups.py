@@ -39,10 +39,17 @@ class Sums:
             self.by_position[row.position] = (row.steps, row.accepted)
 
 
-def window_sums(connection: Connection, uids: Iterable[str], since_s: int) -> Mapping[str, Sums]:
-    """Return sums by engine from the bucket of ``since_s`` (unix seconds) on; no rollup, no entry."""
+def window_sums(
+    connection: Connection, uids: Iterable[str], since_s: int, until_s: int | None = None
+) -> Mapping[str, Sums]:
+    """Return sums by engine from the bucket of ``since_s`` (unix seconds) on, before ``until_s``.
+
+    No rollup, no entry.
+    """
     since = _floor(since_s, BUCKET_S)
-    wanted = _T.engine_uid.in_(sorted(set(uids))), _T.dimension == ALL, _T.bucket >= since
+    wanted = [_T.engine_uid.in_(sorted(set(uids))), _T.dimension == ALL, _T.bucket >= since]
+    if until_s is not None:
+        wanted.append(_T.bucket < until_s)
     found: dict[str, Sums] = {}
     for row in connection.execute(
         select(_T.engine_uid, _T.position, *_SUMS).where(*wanted).group_by(_T.engine_uid, _T.position)

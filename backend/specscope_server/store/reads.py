@@ -8,6 +8,7 @@ from datetime import datetime
 
 from specscope import hidden_rollup
 from specscope.reference_file import Stored
+from specscope.rollup import Counts
 from sqlalchemy import Connection
 
 from specscope_server.diagnosis.model import Evidence
@@ -33,7 +34,7 @@ from specscope_server.store.read_detail import detail
 from specscope_server.store.read_engines import engines, heard_since, models
 from specscope_server.store.read_hidden import request_hidden
 from specscope_server.store.read_requests import page
-from specscope_server.store.read_rollups import series
+from specscope_server.store.read_rollups import series, window_sums
 from specscope_server.store.values import to_ns
 
 _SECOND_NS = 1_000_000_000
@@ -81,6 +82,14 @@ class SqlReads:
         """See the port."""
         with self._connect() as connection:
             return detail(connection, workspace, uid, first_step, limit, self._clock())
+
+    def counts(self, workspace: str, engine_uid: str, since: datetime, until: datetime) -> Counts | None:
+        """See the port."""
+        with self._connect() as connection:
+            if not hidden_sums.is_of(connection, workspace, engine_uid):
+                return None
+            found = window_sums(connection, [engine_uid], *_seconds(since, until)).get(engine_uid)
+            return None if found is None else found.counts
 
     def hidden(
         self, workspace: str, uid: str, first_step: int = 0, steps: int = 200, limit: int = 2000
