@@ -16,8 +16,9 @@ from specscope_server.diagnosis import rank_divergence
 from specscope_server.diagnosis.model import ExtendEvidence, RankEvidence
 from specscope_server.store.model import BoundaryState, EngineRow
 from specscope_server.store.port import Reads
-from specscope_server.web import engine_states, stats, weights
+from specscope_server.web import engine_states, hidden_engine, stats, weights
 from specscope_server.web.engine_states import FindingView, Judged
+from specscope_server.web.hidden_engine import EngineHidden
 from specscope_server.web.overview import no_data
 from specscope_server.web.stations import Station, gaps, stations
 from specscope_server.web.stats import Acceptance, Stat
@@ -80,6 +81,7 @@ class EnginePage:
     hook_errors: tuple[tuple[str, int], ...]
     unknown: Mapping[str, str]
     no_data: str
+    hidden: EngineHidden
     weights: WeightsView
     ranks: tuple[RankLine, ...]
     requests: Mapping[str, int]
@@ -87,9 +89,18 @@ class EnginePage:
 
 
 def build(
-    store: Reads, workspace: str, engine_uid: str, window: Window, now: datetime, judge_s: float
+    store: Reads,
+    workspace: str,
+    engine_uid: str,
+    window: Window,
+    now: datetime,
+    judge_s: float,
+    baseline: str = "",
 ) -> EnginePage | None:
-    """Read the store and return the page, ``None`` when the workspace has no such engine."""
+    """Read the store and return the page, ``None`` when the workspace has no such engine.
+
+    ``baseline`` is the key of the earlier period that hidden states are compared with.
+    """
     since = window.since(now)
     row = store.engine(workspace, engine_uid, since)
     if row is None:
@@ -125,6 +136,9 @@ def build(
         hook_errors=_sum(p.hook_errors for p in row.processes),
         unknown=judged.diagnosis.unknown,
         no_data=no_data(row, window),
+        hidden=hidden_engine.build(
+            store, workspace, row, window, now, baseline, evidence.ranks if evidence else ()
+        ),
         weights=weights.build(row),
         ranks=tuple(rank_lines(evidence.ranks if evidence else ())),
         requests=evidence.requests if evidence else row.requests,

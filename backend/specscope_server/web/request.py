@@ -13,8 +13,9 @@ from specscope_frontend.charts.figure import Figure
 from specscope_server.store.model import RequestDetail, RequestRow
 from specscope_server.store.port import Reads
 from specscope_server.web import format as f
-from specscope_server.web import stats, verdict
+from specscope_server.web import hidden_request, stats, verdict
 from specscope_server.web.confidence import Confidence, confidence
+from specscope_server.web.hidden_request import HiddenView
 from specscope_server.web.stations import Station, stations
 from specscope_server.web.stats import Acceptance, Stat
 from specscope_server.web.trace import Trace, trace
@@ -106,6 +107,7 @@ class RequestPage:
     stations: tuple[Station, ...]
     extend_groups: tuple[ExtendGroup, ...]
     extends: Sequence[Mapping[str, Any]]
+    hidden: HiddenView
     confidence: Confidence | None
     no_steps: str
     trace: Trace
@@ -119,6 +121,9 @@ def build(store: Reads, workspace: str, uid: str, first: int) -> RequestPage | N
         first = max(0, detail.steps_total - 1) // STEPS_SHOWN * STEPS_SHOWN
         detail = store.request(workspace, uid, first, STEPS_SHOWN)
     if detail is None:
+        return None
+    hidden = hidden_request.build(store, workspace, uid, first, STEPS_SHOWN, detail.boundaries)
+    if hidden is None:
         return None
     request = detail.request
     rows = _steps(detail)
@@ -150,6 +155,7 @@ def build(store: Reads, workspace: str, uid: str, first: int) -> RequestPage | N
         stations=tuple(s for s in stations(detail.boundaries, exact=True) if s.crossings),
         extend_groups=tuple(_groups(detail.extends)),
         extends=detail.extends,
+        hidden=hidden,
         confidence=confidence([r.values for r in counted]),
         no_steps=_why_no_steps(request),
         trace=trace(request, detail.spans),

@@ -66,9 +66,13 @@ def router(
         return show(ask, "request", view, title, live_s=live, figures=True)
 
     @routes.get("/engines/{engine_uid}")
-    def one_engine(ask: Request, workspace: Workspace, engine_uid: str, window: str = "") -> Response:
+    def one_engine(
+        ask: Request, workspace: Workspace, engine_uid: str, window: str = "", baseline: str = ""
+    ) -> Response:
         with store.snapshot() as reads:
-            view = engine.build(reads, workspace, engine_uid, windows.choose(window), now(), judge_s)
+            view = engine.build(
+                reads, workspace, engine_uid, windows.choose(window), now(), judge_s, baseline
+            )
         if view is None:
             return show(ask, "missing", {"what": "engine", "id": engine_uid}, "No such engine", status=404)
         return show(ask, "engine", view, f"Engine {view.row.name}", live_s=LIVE_S, figures=True)

@@ -9,6 +9,7 @@ for colour-blind readers; rejected is hatched as well.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 Figure = dict[str, Any]
@@ -21,6 +22,13 @@ COLORS: Final[Mapping[str, str]] = {
     "length": "#0b6fc2",
     "rate": "#00795c",
     "muted": "#6b7280",
+    # Lines that are alike but for their number.
+    "series-1": "#0b6fc2",
+    "series-2": "#d55e00",
+    "series-3": "#00795c",
+    "series-4": "#b0428f",
+    "series-5": "#574399",
+    "series-6": "#616b78",
 }
 
 
@@ -57,3 +65,8 @@ def role(name: str) -> dict[str, str]:
     """
     COLORS[name]
     return {"color": name}
+
+
+def utc(moment: datetime) -> str:
+    """Return the moment as Plotly takes it: it knows no zones, so all times are given in UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from specscope_frontend.charts.figure import COLORS, Figure, layout, role
+from specscope_frontend.charts.figure import COLORS, Figure, layout, role, utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def acceptance_timeline(
 ) -> Figure:
     """Return acceptance length above acceptance rate over one time axis (UTC) from ``since`` to ``until``."""
     filled = with_gaps(points, bucket_s)
-    times = [_utc(p.start) for p in filled]
+    times = [utc(p.start) for p in filled]
     steps = [p.verify_steps for p in filled]
     return {
         "data": [
@@ -46,7 +46,7 @@ def acceptance_timeline(
         ],
         "layout": layout(
             height=330,
-            x={"type": "date", "range": [_utc(since), _utc(until)], "anchor": "y2",
+            x={"type": "date", "range": [utc(since), utc(until)], "anchor": "y2",
                "title": {"text": "time (UTC)"}},
             y={"domain": [0.56, 1], "title": {"text": "tokens / step"}},
             yaxis2={"domain": [0, 0.44], "range": [0, 1], "tickformat": ".0%", "zeroline": False,
@@ -72,8 +72,3 @@ def _line(
         "hovertemplate": hover + "<extra></extra>",
         "meta": role(color),
     }
-
-
-def _utc(moment: datetime) -> str:
-    """Return the moment as Plotly takes it: it knows no zones, so all times are given in UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
