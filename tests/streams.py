@@ -12,7 +12,7 @@ from xdist.workermanage import WorkerController  # pyright: ignore[reportMissing
 
 TOGETHER = {
     f"tests/engines/test_sglang_{name}.py": "the chain and the tree"
-    for name in ("confidence", "hidden", "states", "tokens", "totals")
+    for name in ("confidence", "hidden", "reference", "states", "tokens", "totals")
 }
 """Modules that share engines of the session, and a name for them (``tests/architecture`` compares them)."""
 LONG = ("tests/engines/", "tests/chaos/", "tests/web/", "tests/packaging/", "tests/wire/")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from serverkit.live import Live
+from specscope.reference import Problem, command
 from storekit import facts, reference_requests
 from storekit.references import file, passage, states
 
@@ -79,3 +81,17 @@ def test_a_request_and_its_engine_are_held_against_it(live: Live) -> None:
             assert single or slot["median_error"] is not None
     for path in ("requests/nobody", "engines/nobody"):
         assert live.client.get(f"/api/v1/{path}/reference").status_code == 404
+
+
+def test_the_command_sends_its_file_and_says_what_the_server_says(live: Live, tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole.write_bytes(FILE)
+    cut.write_bytes(FILE[:5000])
+    told = command.send(whole, f"{live.url}/", "team a&b")
+    assert [one["reference_uid"] for one in live.get(PATH, workspace="team a&b")["items"]] == [
+        told["reference_uid"]
+    ]
+    with pytest.raises(Problem, match=r"did not take .*cut: 400, line 2: not JSON.* Send the file that"):
+        command.send(cut, live.url, "default")
+    with pytest.raises(Problem, match=r"cannot send .*whole to http://127.0.0.1:9: .*it is kept"):
+        command.send(whole, "http://user:secret@127.0.0.1:9", "default")
