@@ -23,8 +23,8 @@ from tiny_prompts import Reference, references
 NEW_TOKENS = 40
 OTHERS = "others"
 """A healthy run of other prompts."""
-AGAIN = "again"
-"""A healthy run of the first prompts, after all faults, one at a time."""
+AGAIN, OTHERS_AGAIN = "again", "others-again"
+"""Healthy runs of both, after all faults, one prompt at a time: other batches, the same tokens."""
 
 
 def prompts(*, others: bool) -> dict[str, Reference]:
@@ -42,13 +42,13 @@ def prompts(*, others: bool) -> dict[str, Reference]:
 
 @dataclass(frozen=True)
 class Runs:
-    """By fault, and :data:`HEALTHY`, :data:`OTHERS`, :data:`AGAIN`."""
+    """By fault, and :data:`HEALTHY`, :data:`OTHERS`, :data:`AGAIN`, :data:`OTHERS_AGAIN`."""
 
     runs: dict[str, Run]
     outputs: dict[str, dict[str, list[int]]]
     """Generated tokens, by prompt."""
     measured: dict[str, dict[str, float]]
-    """What each measure says of each run."""
+    """What each measure says of each run, held against a healthy one of its prompts."""
     lines: list[str]
 
 
@@ -61,15 +61,18 @@ def run_all(folder: Path) -> Runs:
     environment = traced(receiver, SPECSCOPE_DETAIL="full", PYTHONPATH=str(place))
     outputs: dict[str, dict[str, list[int]]] = {}
     with Server(folder, speculation(CHAIN), environment | {faulty_draft.CONTROL: str(control)}) as server:
-        for name in (HEALTHY, OTHERS, *FAULTS, AGAIN):
+        for name in (HEALTHY, OTHERS, *FAULTS, AGAIN, OTHERS_AGAIN):
             fault = name if name in FAULTS else HEALTHY
             control.write_text(fault)
             # Else the prompts come from the cache, which has the target's keys and no hidden states.
             assert server.get("/flush_cache?timeout=60") == 200
-            asked = {f"{name}/{key}": one.prompt for key, one in prompts(others=name == OTHERS).items()}
-            answers = server.generate_all(asked, 1 if name == AGAIN else 8, NEW_TOKENS)
+            asked = {
+                f"{name}/{key}": one.prompt
+                for key, one in prompts(others=name in (OTHERS, OTHERS_AGAIN)).items()
+            }
+            answers = server.generate_all(asked, 1 if name in (AGAIN, OTHERS_AGAIN) else 8, NEW_TOKENS)
             outputs[name] = {rid.split("/")[1]: one["output_ids"] for rid, one in answers.items()}
-            if name not in (HEALTHY, OTHERS):
+            if name not in (HEALTHY, OTHERS):  # nothing was ever in force there
                 assert faulty_draft.in_force(control).read_text() == fault
         told = receiver.settled([f"{name}/{key}" for name, found in outputs.items() for key in found])
         lines = server.ours()
@@ -79,10 +82,15 @@ def run_all(folder: Path) -> Runs:
         for name, found in outputs.items()
     }
     measured = {
-        name: {measure: of(run, runs[HEALTHY]) for measure, of in MEASURES.items()}
+        name: {measure: of(run, runs[_twin(name)]) for measure, of in MEASURES.items()}
         for name, run in runs.items()
     }
     return Runs(runs, outputs, measured, lines)
+
+
+def _twin(name: str) -> str:
+    """The healthy run that a run is held against."""
+    return {OTHERS: OTHERS_AGAIN, OTHERS_AGAIN: OTHERS}.get(name, HEALTHY)
 
 
 def table(found: Runs) -> str:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import fault_table
 import faulty_draft
 import pytest
-from fault_runs import AGAIN, OTHERS, Runs, prompts, run_all
+from fault_runs import AGAIN, OTHERS, OTHERS_AGAIN, Runs, prompts, run_all
 from fault_table import FAULTS, LENGTH, MEASURES, ZERO
 from faulty_draft import HEALTHY
 
@@ -27,7 +25,7 @@ def test_no_fault_is_left_out() -> None:
 
 def test_the_text_is_the_targets_whatever_the_draft_is_like(found: Runs) -> None:
     for name, outputs in found.outputs.items():
-        for key, one in prompts(others=name == OTHERS).items():
+        for key, one in prompts(others=name in (OTHERS, OTHERS_AGAIN)).items():
             assert outputs[key] == one.continuation[: len(outputs[key])], (name, key)
     assert not [line for line in found.lines if "failed" in line], "the tracer met errors"
 
@@ -49,9 +47,6 @@ def test_what_moves(found: Runs, name: str) -> None:
         assert low - 1e-9 <= value <= high + 1e-9, (moved.measure, value, low, high)
         for other in (OTHERS, AGAIN):
             without = found.measured[other][moved.measure]
-            if other == OTHERS and moved.measure in fault_table.AGAINST:
-                assert math.isnan(without), "other prompts have no tokens in common"
-                continue
             assert abs(without - usual) <= abs(value - usual) / 3, (moved.measure, other, without)
 
 
@@ -72,6 +67,7 @@ def test_a_fault_that_is_taken_away_leaves_nothing(found: Runs) -> None:
         assert [step.draft_tokens for step in again.counted] == [step.draft_tokens for step in one.counted]
     for measure in fault_table.AGAINST - {fault_table.FED_SHIFTED}:
         assert found.measured[AGAIN][measure] < ZERO, measure
+        assert found.measured[OTHERS][measure] < ZERO, measure
 
 
 def test_faults_that_look_alike_are_told_apart(found: Runs) -> None:
