@@ -69,8 +69,10 @@ def check(told: Told, reference: tuple[Facts, list[Passage]]) -> None:
         for key, one in found.items():
             cached = int(told.requests[f"ref-{number}"].attributes["spec_decode.request.cached_tokens"])
             assert one.estimate is not None, key
-            # All but the last token, which the target never ran on, and those of a cached prefix.
-            assert one.estimate.tokens >= len(passage.ids) - 2 - cached, (number, key)
+            # All but the last token, which the target never ran on, and those of a cached prefix. In a tree
+            # the captured rows of a prefill are the fed ones, and told as such.
+            least = len(passage.ids) - 2 - cached if key in PLACES else 1
+            assert one.estimate.tokens >= least, (number, key)
             assert one.estimate.relative_error < 0.02, (number, key, one.estimate)
             assert one.estimate.scale == pytest.approx(1, abs=0.005)
             assert max(one.errors) < 0.05
