@@ -51,7 +51,7 @@ def start(endpoint: str) -> tuple[recorder.Recorder, int]:
 def buffer_full(batch: int, endpoint: str) -> tuple[float, float, float]:
     """The exporter's memory at its start, when its buffer overflows, and its peak once it turned over."""
     found, pid = start(endpoint)
-    traffic = Traffic(found.instance, batch, CHAIN, hidden=True, every=1)
+    traffic = Traffic(found.instance, batch, CHAIN, looks=True, every=1)
     at_start = memory(pid)
     first, dropped, enough = 0.0, 0, 0
     while not first or dropped < enough:
@@ -75,7 +75,7 @@ def queue_full(batch: int, endpoint: str) -> tuple[float, float]:
     found, pid = start(endpoint)
     started = memory("self")
     os.kill(pid, signal.SIGSTOP)
-    traffic = Traffic(found.instance, batch, CHAIN, hidden=True, every=1)
+    traffic = Traffic(found.instance, batch, CHAIN, looks=True, every=1)
     while found.emitted < 3 * Settings().queue:
         for record in traffic.step():
             found.emit(record)

@@ -101,7 +101,7 @@ def settle(pump: Pump, records: int) -> None:
 def gil(endpoint: str, batch: int, nodes: int, seconds: float, *, hidden: bool) -> tuple[float, float, float]:
     """Shares of the wall time that the pump ran without sending and that it sent, and steps a second."""
     found, pump = start(endpoint, "steps")
-    traffic = Traffic(found.instance, batch, nodes, hidden=hidden, every=Settings().sample_every)
+    traffic = Traffic(found.instance, batch, nodes, looks=hidden, every=Settings().sample_every)
     for _ in range(10):  # the first requests have come
         for record in traffic.step():
             found.emit(record)
@@ -138,7 +138,7 @@ def exporter(endpoint: str, batch: int, nodes: int, detail: str, rows: int) -> t
     found, pump = start(endpoint, detail)
     assert found.exporter_pid is not None
     every = found.settings.sample_every
-    traffic = Traffic(found.instance, batch, nodes, hidden=True, every=every)
+    traffic = Traffic(found.instance, batch, nodes, looks=True, every=every)
     records = [record for _ in range(max(1, rows // batch)) for record in traffic.step()]
     records += traffic.end()
     used, began = cpu_s(found.exporter_pid), time.monotonic()

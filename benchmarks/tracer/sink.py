@@ -39,7 +39,7 @@ def _handler(sent: Sent, *, opened: bool) -> type[BaseHTTPRequestHandler]:
             self.send_header("content-length", "0")
             self.end_headers()
             if opened:
-                _count(sent, body, zipped=self.headers.get("content-encoding") == "gzip", path=self.path)
+                count(sent, body, zipped=self.headers.get("content-encoding") == "gzip", path=self.path)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Say nothing."""
@@ -47,7 +47,8 @@ def _handler(sent: Sent, *, opened: bool) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _count(sent: Sent, body: bytes, *, zipped: bool, path: str) -> None:
+def count(sent: Sent, body: bytes, *, zipped: bool, path: str) -> None:
+    """Add a body that came to ``path``."""
     plain = gzip.decompress(body) if zipped else body
     sizes: Counter[str] = Counter()
     if path.endswith("/v1/traces"):

@@ -75,6 +75,21 @@ def test_differences_hold_any_integers(values: list[int]) -> None:
     assert columns.decode(blob) == {"t": values}
 
 
+def test_a_table_with_a_large_column_between_small_ones_comes_back() -> None:
+    own_block = columns.OWN_BLOCK
+    table: dict[str, columns.Column] = {
+        "first": [1] * own_block,
+        "large": [(i * 7919) % 127 for i in range(own_block)],
+        "text": ["x"] * own_block,
+        "larger": [float(i) for i in range(own_block)],
+        "last": [i % 3 for i in range(own_block)],
+    }
+    blob = columns.encode(table, codec=columns.ZSTD)
+    assert columns.decode(blob) == table
+    with pytest.raises(columns.CodecError):
+        columns.decode(blob[:-20])
+
+
 def test_absent_is_not_zero_not_empty() -> None:
     table: dict[str, columns.Column] = {
         "count": [0, None],
