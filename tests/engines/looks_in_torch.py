@@ -16,9 +16,10 @@ from check_report import report
 from specscope import convention as c
 from specscope import hidden, tensorstats
 from specscope.contracts import PREFILL, VERIFY
-from specscope.copies import Copies
+from specscope.copies import Copies, Copy
 from specscope.engines.sglang import looks as module
 from specscope.engines.sglang.graph_looks import GraphLooks
+from specscope.engines.sglang.install import install_fc
 from specscope.engines.sglang.looks import Looks
 from specscope.engines.sglang.passes import Drafted, Pass
 from specscope.records import HiddenLook, HiddenPass, from_tuple, to_tuple
@@ -49,7 +50,7 @@ def a_scheduler(detail: str = "full", *, emits: bool = True, ranks: Any = None) 
         queue=[],
         emitted=0,
     )
-    loaded = SimpleNamespace(emits=emits, target_hidden=H)
+    loaded = SimpleNamespace(emits=emits, target_hidden=H, worker=SimpleNamespace(topk=1))
     return Looks(cast("Any", recorder), cast("Any", loaded), Copies(recorder.missed)), recorder
 
 
@@ -160,6 +161,7 @@ def check_of_a_verify_pass_only_kept_rows_count() -> None:
 
 def check_of_a_tree_the_accepted_path_is_looked_at_before_and_after_compaction() -> None:
     looks, recorder = a_scheduler()
+    cast("Any", looks)._loaded.worker = SimpleNamespace(topk=3)
     one = a_pass(VERIFY, "ab", chain=False, nodes=6)
     looks.open(one)
     packed = states(12)
@@ -181,6 +183,67 @@ def check_of_a_tree_the_accepted_path_is_looked_at_before_and_after_compaction()
             of(record, hidden.AUX_CAPTURE, uid)[:, :, :5], of(record, hidden.FED, uid)[:, :, :5]
         )
     assert close(of(record, hidden.CARRY, "b", 2), branches[3:4], 1)  # its best branch
+
+
+def check_a_request_that_was_over_has_no_rows() -> None:
+    looks, recorder = a_scheduler()
+    one = a_pass(VERIFY, "ab")
+    looks.open(one)
+    fed = states(8)
+    looks.carried(one, left(states(2, 1)))
+    looks.packed(one, fed)
+    looks.fed_verify(one, fed, 4)
+    looks.extended(one, SimpleNamespace(next_draft_input=left(fed[::4, :H])))
+    looks.tell(one, "verify", c.EAGER, [3, 1], [7, 8], [True, False])
+    (record,) = recorder.queue
+    assert len(record.looks) == 4
+    assert all(look.counts[0] == 0 < look.counts[1] for look in record.looks)
+    assert close(of(record, hidden.FED, "b"), fed[4:6])
+
+
+def check_rows_behind_those_of_the_requests_are_padding() -> None:
+    looks, recorder = a_scheduler()
+    one = a_pass(VERIFY, "ab")
+    looks.open(one)
+    padded = states(4, 1)
+    looks.embedded(one, padded, target_fed=False)
+    looks.extended(one, left(states(4, 1)))  # not one state a request, but what MULTI_LAYER_EAGLE was fed
+    looks.tell(one, "verify", c.EAGER, [0, 0], [1, 1])
+    (record,) = recorder.queue
+    assert [one.place for one in record.looks] == [hidden.EMBEDDING]
+    assert close(of(record, hidden.EMBEDDING, "b", 1), padded[1:2], 1)
+
+
+def check_looks_that_are_late_are_told_without_another_look() -> None:
+    looks, recorder = a_scheduler()
+    arrived = [False]
+
+    class Late(Copy):
+        def arrived(self) -> bool:
+            return arrived[0]
+
+    one = a_pass(PREFILL, "a")
+    looks.open(one)
+    looks.fed_prefill(one, states(4), batch([4]))
+    looks.extended(one, None)
+    assert one.looking and one.looking.copy
+    one.looking.copy = Late(one.looking.copy.ready())
+    looks.tell(one, "prefill", c.EAGER, (), ())
+    assert looks.late and not recorder.queue
+    arrived[0] = True
+    looks.flush()
+    assert not looks.late and len(recorder.queue) == 1
+
+
+def check_of_several_layers_the_first_one_is_looked_at() -> None:
+    seen: list[Any] = []
+    path: Any = SimpleNamespace(fc_begins=seen.append, fc_ran=seen.append)
+    layers = [torch.nn.Linear(H, H) for _ in range(2)]
+    loaded: Any = SimpleNamespace(fc=layers[0], fcs=layers, server_args=None)
+    install_fc(loaded, path, cast("Any", SimpleNamespace(add_engine_time=str)))
+    x = states(2, 1)
+    made = [layer(x) for layer in layers]
+    assert [id(one) for one in seen] == [id(x), id(made[0]), id(None)]
 
 
 def check_what_is_fed_is_told_apart_from_what_was_captured() -> None:

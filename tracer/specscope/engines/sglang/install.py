@@ -81,11 +81,12 @@ def install_fc(loaded: Loaded, path: Path, recorder: Recorder) -> None:
     def begins(_module: Any, taken: tuple[Any, ...]) -> None:
         guard.run(path.fc_begins, *taken[:1])
 
-    def ran(_module: Any, _taken: Any, made: Any) -> None:
-        guard.run(path.fc_ran, _first(made))
+    def ran(module: Any, _taken: Any, made: Any) -> None:
+        # Of a draft of several layers all runs count, but the first layer's states alone are looked at.
+        guard.run(path.fc_ran, _first(made) if module is loaded.fc else None)
 
+    loaded.fc.register_forward_pre_hook(begins)
     for fc in loaded.fcs:
-        fc.register_forward_pre_hook(begins)
         fc.register_forward_hook(ran)
 
 

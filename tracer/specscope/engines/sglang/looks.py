@@ -192,7 +192,7 @@ class Looks:
         if looking is None or not self._loaded.emits:
             return
         if not target_fed:
-            topk = int(getattr(self._loaded.worker, "topk", None) or 1)
+            topk = self._branches()
             for place, step, found in read(len(one.uids) * topk):
                 if place in (hidden.EMBEDDING, hidden.CARRY):
                     looking.looks.append(Look(place, c.SELF_FED, step, 1, 1, found=found[::topk]))
@@ -213,12 +213,14 @@ class Looks:
         if looking is None:
             return
         states = getattr(getattr(left, "next_draft_input", left), "hidden_states", None)
-        self._look_each(looking, one, hidden.CARRY, states, 0)
-        looking.aux = looking.fed = None
+        # MULTI_LAYER_EAGLE may leave what it was fed instead (``multi_layer_eagle_worker_v2.py``): no carry.
+        if states is not None and states.shape[0] == len(one.uids):
+            self._look_each(looking, one, hidden.CARRY, states, 0)
         self._send(looking)
 
     def _send(self, looking: Looking) -> None:
-        """Begin to copy what was found."""
+        """Begin to copy what was found, and let go of the engine's tensors."""
+        looking.aux = looking.fed = None
         self._reduce_together([look for look in looking.looks if look.rows is not None])
         found = [look.found for look in looking.looks if look.found is not None]
         looking.compares = looking.rank is not None
@@ -256,9 +258,21 @@ class Looks:
         each = hidden.PROJECTIONS
         return tuple([n for slot, level in enumerate(levels) for n in (level, *units[slot * each :][:each])])
 
-    def tell(self, one: Pass, after: str, mode: str, accepted: Sequence[int], before: Sequence[int]) -> None:
-        """When a pass is done: ``accepted`` and ``before`` (output tokens) of a verify pass, else empty."""
-        self._flush()
+    def tell(
+        self,
+        one: Pass,
+        after: str,
+        mode: str,
+        accepted: Sequence[int],
+        before: Sequence[int],
+        over: Sequence[bool] | None = None,
+    ) -> None:
+        """When a pass is done: ``accepted`` and ``before`` (output tokens) of a verify pass, else empty.
+
+        Of requests that were ``over`` before it no rows are told: the engine went on from tokens that a stop
+        may have cut, so that nobody knows their positions.
+        """
+        self.flush()
         looking, one.looking = one.looking, None
         if looking is None or not looking.looks:
             return
@@ -267,8 +281,8 @@ class Looks:
         positions = looking.positions
         if not positions:
             positions = tuple([p + b - 1 for p, b in zip(one.prompt, before, strict=True)])
-        kept = tuple([count + 1 for count in accepted])
-        single = (1,) * len(one.uids)
+        single = tuple([int(not ended) for ended in over]) if over else (1,) * len(one.uids)
+        kept = tuple([there * (count + 1) for there, count in zip(single, accepted, strict=False)])
         looking.record = HiddenPass(
             t_ns=one.t_ns,
             step=one.step,
@@ -279,7 +293,7 @@ class Looks:
             looks=tuple([self._told(look, looking, kept or single, single) for look in looking.looks]),
         )
         self._late.append(looking)
-        self._flush()
+        self.flush()
 
     def _told(self, look: Look, looking: Looking, kept: Ids, single: Ids) -> HiddenLook:
         if look.stride:
@@ -299,7 +313,12 @@ class Looks:
             same_as=look.same_as,
         )
 
-    def _flush(self) -> None:
+    @property
+    def late(self) -> bool:
+        """Say whether looks wait for the device."""
+        return bool(self._late)
+
+    def flush(self) -> None:
         """Emit what has arrived, in order; what is late for too long is told without its numbers."""
         while self._late:
             looking = self._late[0]
@@ -382,15 +401,15 @@ class Looks:
 
     def _look_each(self, looking: Looking, one: Pass, place: str, states: Any, draft_step: int) -> None:
         """Look at the first row of each request, in a tree that of its best branch."""
-        requests = len(one.uids)
         if states is None or not self._loaded.emits:
             return
-        rows = int(states.shape[0])
-        if not rows or rows % requests:
+        apart, requests = self._branches() if draft_step else 1, len(one.uids)
+        # Data-parallel attention pads a batch behind its last row.
+        if states.shape[0] < apart * requests:
             return
-        apart = rows // requests
         source = c.SELF_FED if draft_step else c.TARGET_FED
-        looking.looks.append(Look(place, source, draft_step, 1, 1, rows=states[::apart].clone()))
+        rows = states[: apart * requests : apart].clone()
+        looking.looks.append(Look(place, source, draft_step, 1, 1, rows=rows))
 
     def _reduce_together(self, looks: list[Look]) -> None:
         alike: dict[tuple[int, Any], list[Look]] = {}
@@ -405,6 +424,10 @@ class Looks:
             for look, rows in zip(group, taken, strict=True):
                 look.found, look.rows = found[at : at + len(rows)], None
                 at += len(rows)
+
+    def _branches(self) -> int:
+        """Return how many rows each request has in a self-fed forward."""
+        return int(getattr(self._loaded.worker, "topk", None) or 1)
 
     def _slots(self, states: Any) -> int:
         """Return how many aux hidden states a row holds, 1 where it is no whole number of them."""

@@ -192,14 +192,14 @@ class Path:
             self._look(self.looks.entered_fc, one, states)
 
     def fc_ran(self, states: Any) -> None:
-        """In a forward hook of the draft's fc module: what it made [rows, width]."""
+        """In a forward hook of a draft's fc module: what it made [rows, width]; ``None``: not the first."""
         one = self._now
         if one is None:
             return
         if one.inside == passes.IN_EXTEND and one.extend is not None:
             one.extend.fc_ran += 1
             one.cross(FC_TARGET_FED)
-            if one.looking is not None:
+            if one.looking is not None and states is not None:
                 self._look(self.looks.left_fc, one, states)
         else:
             one.cross(FC_SELF_FED)
@@ -425,13 +425,14 @@ class Path:
             accepts = bytes(record.accepted) + record.committed[0]
             ranks.add(one.step, drafts, accepts, self.looks.compare(one))
         self._tell(record)
-        self._tell_looks(one, record.accepted, record.before)
+        self._tell_looks(one, record.accepted, record.before, record.over)
         self._tell_extend(one, counts)
 
     def close(self) -> None:
         """Count what still waits for a commit that will not come."""
         while self._waiting:
             self._give_up(self._waiting.popleft())
+        self._look(self.looks.flush)
 
     # --- records ------------------------------------------------------------------------------------
 
@@ -464,11 +465,20 @@ class Path:
         self._tell(passes.given_up(one, counts))
         self._tell_extend(one, counts)
 
-    def _tell_looks(self, one: Pass, accepted: Sequence[int] = (), before: Sequence[int] = ()) -> None:
+    def _tell_looks(
+        self,
+        one: Pass,
+        accepted: Sequence[int] = (),
+        before: Sequence[int] = (),
+        over: Sequence[bool] | None = None,
+    ) -> None:
         if one.looking is not None:
             after = "verify" if one.kind == VERIFY else "prefill"
             graph = one.extend is not None and one.extend.graph
-            self._look(self.looks.tell, one, after, c.GRAPH if graph else c.EAGER, accepted, before)
+            self._look(self.looks.tell, one, after, c.GRAPH if graph else c.EAGER, accepted, before, over)
+        elif self.looks.late:
+            # The next pass that is looked at may be far: a request should have its rows before it ends.
+            self._look(self.looks.flush)
 
     def _tell_extend(self, one: Pass, counts: Counts) -> None:
         if one.extend is not None:
