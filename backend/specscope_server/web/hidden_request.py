@@ -158,7 +158,8 @@ def position_lines(rows: Iterable[HiddenRow]) -> tuple[list[PositionLine], bool]
         if row.levels:
             by_token = True
             levels = np.asarray(row.levels, dtype=np.float64)
-            sizes = np.where(abs(levels) <= _LEVELS, np.exp2(levels / hidden.PER_OCTAVE), np.nan)
+            sound = (abs(levels) <= _LEVELS) & (levels != hidden.NO_LEVEL)
+            sizes = np.where(sound, np.exp2(np.where(sound, levels, 0.0) / hidden.PER_OCTAVE), np.nan)
             points.append((row.position + np.arange(len(levels), dtype=np.float64), sizes))
         elif row.nonfinite is not None:
             points.append((np.array([float(row.position)]), np.array([rms_of(row) or np.nan])))

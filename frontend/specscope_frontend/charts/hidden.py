@@ -97,19 +97,20 @@ def hidden_timeline(
 
 def _log(says: str, values: Sequence[float]) -> Figure:
     """Return a logarithmic axis. Over several powers of ten Plotly's own ticks run into each other."""
-    axis: Figure = {"type": "log", "rangemode": "normal", "title": {"text": says}, "exponentformat": "none"}
+    axis: Figure = {"type": "log", "rangemode": "normal", "title": {"text": says}, "tickformat": ".3~g"}
     ticks = ticks_of(values)
     return axis | {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]} if ticks else axis
 
 
 def ticks_of(values: Sequence[float]) -> list[float]:
-    """Return at most six round numbers in the range of the values; none where they lie close together."""
-    if not values or max(values) < 10 * min(values):
+    """Return at most seven round numbers in the range of the values; none where they lie close together."""
+    if not values or max(values) < 5 * min(values):
         return []
     first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    steps = (1, 2, 5) if last - first <= 2 else (1,)
     every = -(-(last - first + 1) // 6)
-    decades = [10.0**power for power in range(first, last + 1, every)]
-    return [one for one in decades if min(values) / 2 <= one <= max(values) * 2]
+    round_ones = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
+    return [one for one in round_ones if min(values) / 2 <= one <= max(values) * 2]
 
 
 def _style(at: int) -> Figure:
