@@ -165,8 +165,8 @@ def wrong_carry(length: float, following: float, carry: Moved) -> Fault:
 
 
 FAULTS: Final[Mapping[str, Fault]] = {
-    "a1": one_state(1.06, 1.39),
-    "a2": one_state(1.07, 104.1),
+    "a1": one_state(1.06, 1.38),
+    "a2": one_state(1.07, 89.7),
     "b1": wrong_map(3.66, to(HIGHEST, 383, 20)),
     "b2": wrong_map(3.19),
     "b3": wrong_map(3.30, to(HIGHEST, 639, 20), to(MAPS, 0, 0)),
@@ -179,7 +179,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "d3": Fault(1.18, (to(EMBEDDING, 0, 0), to(EMBEDDING_ERROR, 1, ZERO)), (*WIRED, *TARGETS)),
     "e1": wrong_states(2.29, 0.343, 0.41, *slots(237, 296, 334)),
     "e2": wrong_states(2.18, 0.344, 0.42, *slots(155, 237, 270)),
-    "e3": wrong_states(1.42, 2.54, 4.62, to(SLOT[0], 31.2, 1), to(SLOT[1], 42.4, 1.5), to(SLOT[2], 104.1, 5)),
+    "e3": wrong_states(1.42, 2.17, 3.71, to(SLOT[0], 31.3, 1), to(SLOT[1], 40.8, 1.5), to(SLOT[2], 89.7, 5)),
     "f1": wrong_states(1.45, 0.525, 0.81, *slots(297, None, 207), kept=(SLOT[1], WHOLE)),
     "f2": wrong_states(1.45, 0.501, 0.78, *slots(270, 297, 207), kept=(WHOLE,)),
     "f3": wrong_states(1.98, 0.395, 0.53, *slots(270, 207, None), kept=(SLOT[2], WHOLE)),
