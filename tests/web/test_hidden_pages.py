@@ -144,6 +144,8 @@ def test_an_engine_that_moved_says_by_how_much(live: Live) -> None:
     assert [(slot, verdict) for slot, _, verdict in ratios] == [("0", "same"), ("1", "moved"), ("2", "same")]
     assert float(ratios[1][1]) == pytest.approx(0.1, rel=0.1)
     assert "2 moved, 8 as before" in text
+    assert re.search(r"draft\.extend slot 1 after verify: -3\.\d+ ± 0\.\d+ octaves; moved: size", text)
+    assert re.search(r"draft\.fc\.out target-fed after verify: \S+ ± \S+ octaves; moved: zero rows", text)
     assert "no numbers of its own; while it is the very tensor of draft.extend" in text
 
 

@@ -27,6 +27,7 @@ from specscope_server.web.windows import Window
 
 DRAWN: Final = 8
 """Lines of each half of the timeline; the table names all tensors."""
+NAMED: Final = 6
 TONES: Final = {MOVED: "warn", SAME: "ok"}
 _DAY_S: Final = 86_400
 
@@ -96,6 +97,8 @@ class EngineHidden:
     baselines: tuple[Baseline, ...]
     table: Table | None
     moved: Mapping[Key, Moved]
+    named: tuple[str, ...]
+    """The tensors that moved, each with what moved; at most :data:`NAMED`."""
     tone: str
     summary: str
     doubt: str
@@ -125,7 +128,7 @@ def build(
     if not sums:
         none = _why_none(row, window)
         return EngineHidden(
-            none, chosen, offered(window), None, {}, "off", "not looked at", "", None, (), (), 0, told
+            none, chosen, offered(window), None, {}, (), "off", "not looked at", "", None, (), (), 0, told
         )
     start, end = chosen.period(row, since, window)
     earlier = store.hidden_stats(workspace, row.engine_uid, start, end) if start < end else {}
@@ -141,6 +144,7 @@ def build(
         baselines=offered(window),
         table=table(sums, None, row.ledger, level),
         moved={one.key: _moved(one, before.get(one.key)) for one in compared.drifts},
+        named=tuple(_named(one) for one in compared.drifts if one.verdict == MOVED)[:NAMED],
         tone=_tone(compared),
         summary=_summary(compared),
         doubt=_doubt(compared, earlier),
@@ -203,6 +207,11 @@ def _summary(compared: Comparison) -> str:
 def _moved(one: Drift, earlier: float | None) -> Moved:
     tone = TONES.get(one.verdict, "off")
     return Moved(in_words(one.log2_ratio, one.standard_error), tone, one.verdict, one.reason, earlier)
+
+
+def _named(one: Drift) -> str:
+    place, source, draft_step, slot, after, _ = one.key
+    return f"{place} {places.which(place, source, draft_step, slot)} after {after}: {one.reason}"
 
 
 def in_words(log2_ratio: float | None, standard_error: float | None) -> str:
