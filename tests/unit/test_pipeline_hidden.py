@@ -149,6 +149,10 @@ def test_a_pass_of_more_rows_than_a_chunk_holds_is_counted() -> None:
     run = Run().take([traffic.started("a", MONOTONIC), a_pass(1, a_look(slots=hidden.MAX_ROWS + 1))]).end()
     assert run.pipeline.dropped == {pipeline_module.BROKEN: 1}
     assert run.hidden("a") == []
+    # Before any memory is taken: a look without data may claim any number.
+    many = r.HiddenLook(hidden.FC_IN, c.TARGET_FED, 0, hidden.MAX_ROWS + 1, (0,), (1,), same_as=hidden.FED)
+    with pytest.raises(ValueError, match="rows of hidden states of one request"):
+        hidden_rows.HiddenRows().parts(a_pass(1, many), [None])
 
 
 def test_more_kinds_of_looks_than_there_are_places_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

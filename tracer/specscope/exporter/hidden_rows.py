@@ -96,12 +96,14 @@ class HiddenRows:
         ``reduced`` as :func:`reduce` gave it.
 
         Raises:
-            ValueError: positions are not as many as requests, or there are too many names.
+            ValueError: positions are not as many as requests, or there are too many names or rows.
         """
         requests, slots = len(record.uids), sum([look.slots for look in record.looks])
         position = np.array(record.positions, dtype=np.int64)
         if len(position) != requests:
             raise ValueError(f"{len(position)} positions for {requests} requests")
+        if slots > hidden.MAX_ROWS:
+            raise ValueError(f"{slots} rows of hidden states of one request in one pass")
         fed = np.zeros(requests, dtype=np.int64)
         for look in record.looks:
             if look.source == c.TARGET_FED and look.place != hidden.CARRY:

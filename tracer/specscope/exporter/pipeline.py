@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from opentelemetry.sdk.trace import ReadableSpan
 
-from specscope import chunks, expand, hidden, hidden_rollup, packed_rows, rollup
+from specscope import chunks, expand, hidden_rollup, packed_rows, rollup
 from specscope import convention as c
 from specscope.exporter import confidence, facts, fed, hidden_rows, hidden_sums
 from specscope.exporter.requests import Chunk, PassKinds, RequestState, RequestTable
@@ -317,8 +317,8 @@ class Pipeline:
                 continue
             state = self._state(uid, wall)
             counted[index] = state.counts
-            if len(part.whole) > hidden.MAX_ROWS or part.raw > packed_rows.MAX_RAW:
-                raise ValueError(f"{len(part.whole)} rows of hidden states of one request in one pass")
+            if part.raw > packed_rows.MAX_RAW:
+                raise ValueError(f"{part.raw} bytes of hidden states of one request in one pass")
             chunk = self._chunk(state)
             if chunk.hidden and chunk.hidden_raw + part.raw > HIDDEN_RAW:
                 self._close(state)
