@@ -268,12 +268,13 @@ def check_one_state_where_three_are_wanted() -> None:
     one = a_pass(PREFILL, "a")
     looks.open(one)
     narrow, odd = states(4, 1), torch.randn(4, H + 1)
+    looks.carried(one, left(states(1, 1)))  # drafted beside a prefill, for no request
     looks.fed_prefill(one, narrow, batch([4]))
     looks.entered_fc(one, odd)
     looks.extended(one, None)
     looks.tell(one, "prefill", c.EAGER, (), ())
     (record,) = recorder.queue
-    assert the(record, hidden.FED).slots == the(record, hidden.FC_IN).slots == 1
+    assert [(one.place, one.slots) for one in record.looks] == [(hidden.FED, 1), (hidden.FC_IN, 1)]
 
 
 def check_levels_of_detail() -> None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from specscope import convention as c
 from specscope import hidden, tensorstats
+from specscope.contracts import VERIFY
 from specscope.copies import Copies, Copy
 from specscope.engines.sglang.hooks import FAILED, Guard
 from specscope.engines.sglang.loaded import Loaded
@@ -403,6 +404,8 @@ class Looks:
         """Look at the first row of each request, in a tree that of its best branch."""
         if states is None or not self._loaded.emits:
             return
+        if draft_step and one.kind != VERIFY:
+            return  # drafted beside a prefill, as an idle rank does (DP coordination): no request's rows
         apart, requests = self._branches() if draft_step else 1, len(one.uids)
         # Data-parallel attention pads a batch behind its last row.
         if states.shape[0] < apart * requests:
