@@ -10,19 +10,20 @@ from in_torch_runs import run_checks
 
 pytestmark = pytest.mark.engine
 
-SCRIPT = Path(__file__).with_name("looks_in_torch.py")
+SCRIPTS = ("looks_in_torch.py", "graph_looks_in_torch.py")
 CHECKS = [
-    line.split("(")[0].removeprefix("def ")
-    for line in SCRIPT.read_text().splitlines()
+    (script, line.split("(")[0].removeprefix("def "))
+    for script in SCRIPTS
+    for line in Path(__file__).with_name(script).read_text().splitlines()
     if line.startswith("def check_")
 ]
 
 
 @functools.cache
-def told() -> dict[str, str]:
-    return run_checks(SCRIPT)
+def told(script: str) -> dict[str, str]:
+    return run_checks(Path(__file__).with_name(script))
 
 
-@pytest.mark.parametrize("check", CHECKS)
-def test_looks(check: str) -> None:
-    assert told()[check] == ""
+@pytest.mark.parametrize(("script", "check"), CHECKS)
+def test_looks(script: str, check: str) -> None:
+    assert told(script)[check] == ""

@@ -80,7 +80,8 @@ class GraphLooks:
 
     def _watch(self, runner: Any) -> Callable[[], None]:
         """Hook the draft's modules and the capture of each graph; return how to take the hooks off."""
-        model = runner.model_runner.model
+        model, backend = runner.model_runner.model, runner.backend
+        original = backend.capture_one
         config = runner.model_runner.model_config.hf_config
         each = int(getattr(config, "target_hidden_size", None) or config.hidden_size)
         handles: list[Any] = []
@@ -93,8 +94,6 @@ class GraphLooks:
         logits = getattr(model, "logits_processor", None)
         if logits is not None:  # its output holds the state for the next step
             handles.append(logits.register_forward_hook(self._hook(hidden.CARRY)))
-        backend = runner.backend
-        original = backend.capture_one
 
         def capture_one(shape: Any, forward: Callable[[], Any], *args: Any, **kwargs: Any) -> Any:
             def counted() -> Any:

@@ -404,8 +404,10 @@ class Looks:
         """Look at the first row of each request, in a tree that of its best branch."""
         if states is None or not self._loaded.emits:
             return
-        if draft_step and one.kind != VERIFY:
-            return  # drafted beside a prefill, as an idle rank does (DP coordination): no request's rows
+        if looking.copy is not None or (draft_step and one.kind != VERIFY):
+            # The next proposal (pipeline stages draft it here), or drafted beside a prefill, as an idle rank
+            # does (DP coordination): no rows of this pass.
+            return
         apart, requests = self._branches() if draft_step else 1, len(one.uids)
         # Data-parallel attention pads a batch behind its last row.
         if states.shape[0] < apart * requests:
