@@ -311,14 +311,16 @@ class Pipeline:
         reduced = hidden_rows.reduce(record)
         self._fed.add(record, reduced)
         parts = self._hidden_rows.parts(record, reduced)
+        # Before any of them is taken: a pass is told whole, rows and sums, or not at all.
+        most = max([part.raw for part in parts if part is not None], default=0)
+        if most > packed_rows.MAX_RAW:
+            raise ValueError(f"{most} bytes of hidden states of one request in one pass")
         counted = np.zeros(len(parts), dtype=bool)
         for index, (uid, part) in enumerate(zip(record.uids, parts, strict=True)):
             if part is None:
                 continue
             state = self._state(uid, wall)
             counted[index] = state.counts
-            if part.raw > packed_rows.MAX_RAW:
-                raise ValueError(f"{part.raw} bytes of hidden states of one request in one pass")
             chunk = self._chunk(state)
             if chunk.hidden and chunk.hidden_raw + part.raw > HIDDEN_RAW:
                 self._close(state)
@@ -368,7 +370,10 @@ class Pipeline:
         if chunk.extends:
             payload[c.CHUNK_EXTENDS] = chunks.pack_extends(chunk.extends, codec=self._codec)
         if chunk.hidden:
-            payload[c.CHUNK_HIDDEN] = self._hidden_rows.pack(chunk.hidden, codec=self._codec)
+            try:
+                payload[c.CHUNK_HIDDEN] = self._hidden_rows.pack(chunk.hidden, codec=self._codec)
+            except ValueError as error:  # the steps beside them stand
+                self.broken(f"hidden states of request {state.uid}", error)
         seq, state.next_chunk = state.next_chunk, state.next_chunk + 1
         if state.prompt is not None and seq == 0:
             payload[c.CHUNK_PROMPT], state.prompt = state.prompt, None

@@ -131,6 +131,8 @@ class Looks:
         looking = one.looking
         if looking is None or looking.aux is None or one.drafted is None or one.drafted.chain:
             return
+        if not self._loaded.emits:
+            return
         accept_index = result[2]
         path = accept_index.clamp(min=0).reshape(-1).long()
         aux, looking.aux = looking.aux, None
