@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,25 @@ def send(live: Live, content: bytes = FILE, kind: str = "application/jsonl", **p
 
 def error(answer: httpx.Response) -> dict[str, Any]:
     return answer.json()["error"]
+
+
+@contextmanager
+def answering(junk: bytes) -> Generator[str]:
+    """Something that listens, and is no server of ours: answers one connection with ``junk``."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(junk)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(1 << 16):
+                    pass
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
 
 
 def test_a_reference_is_taken_listed_and_deleted(live: Live) -> None:
@@ -93,5 +116,10 @@ def test_the_command_sends_its_file_and_says_what_the_server_says(live: Live, tm
     ]
     with pytest.raises(Problem, match=r"did not take .*cut: 400, line 2: not JSON.* Send the file that"):
         command.send(cut, live.url, "default")
+    with (
+        answering(b"220 mail ready\r\n") as other,
+        pytest.raises(Problem, match=r"220 mail ready; it is kept"),
+    ):
+        command.send(whole, other, "default")
     with pytest.raises(Problem, match=r"cannot send .*whole to http://127.0.0.1:9: .*it is kept"):
         command.send(whole, "http://user:secret@127.0.0.1:9", "default")

@@ -133,3 +133,10 @@ def test_each_place_of_either_period_is_told() -> None:
         (KEY, 100, 0),
         (other, 0, 100),
     ]
+
+
+def test_shares_that_no_rows_have_are_compared_all_the_same() -> None:
+    """A store may hold sums that somebody made up; they must not take the page with them."""
+    made_up = looks(zero_rows=2000, equal_rows=2000)
+    assert drift(made_up, looks()).verdict == MOVED
+    assert drift(made_up, made_up).verdict == SAME

@@ -127,6 +127,9 @@ BAD_SUMS: dict[str, tuple[Sums, str]] = {
     "negative size": (facts.looks(max_abs=-1.0), "negative"),
     "level": (facts.looks(sum_level=1e6), "cannot add up"),
     "level without a look": (facts.looks(levelled=0), "cannot add up"),
+    "zero rows": (facts.looks(zero_rows=21), "more zero or equal rows than rows"),
+    "equal rows": (facts.looks(equal_rows=21), "more zero or equal rows than rows"),
+    "levels": (facts.looks(levelled=11), "levels than looks"),
     "square of level": (facts.looks(sum_level2=1e9), "cannot add up"),
 }
 

@@ -150,3 +150,12 @@ def test_sums_over_time_leave_gaps(store: Store) -> None:
     assert store.hidden_series("second", facts.ENGINE, since, facts.NOW, 10) == []
     with pytest.raises(ValueError, match="multiple of 10"):
         store.hidden_series("default", facts.ENGINE, since, facts.NOW, 15)
+
+
+def test_what_a_chunk_inflates_to_is_bounded(store: Store) -> None:
+    """Looks behind too many numbers are not read, and the answer says that there are more."""
+    looks = [facts.look(1, slot=n, rows=512, levels=[0] * 512, fingerprints=[1] * 4096) for n in range(800)]
+    _write(store, facts.request(), *(facts.chunk(seq=n, looks=looks) for n in range(3)))
+    found = _hidden(store, limit=1 << 20)
+    assert read_hidden.MAX_NUMBERS < 2 * 800 * 4608
+    assert (len(found.rows), found.left_out) == (800, 1)

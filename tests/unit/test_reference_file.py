@@ -94,6 +94,10 @@ def test_a_line_that_was_cut_off_is_noticed() -> None:
         (changed(1, lambda v: v.update(rows="*")), "'rows' is not base64"),
         (changed(1, lambda v: v.update(rows="AAAA")), "its numbers cannot be read"),
         (changed(1, lambda v: v.update(name=3)), "'name' is '3', str wanted"),
+        (changed(1, lambda v: v.update(name="\ud800")), "line 2: 'name' is .* half a surrogate pair"),
+        (changed(0, lambda v: v.update(dtype="\ud800")), "'dtype' is .* half a surrogate pair"),
+        (changed(0, lambda v: v["target"].update(name="\udfff")), "'name' is .* half a surrogate pair"),
+        (changed(0, lambda v: v.update(made_with={"a": "\ud800"})), "'made_with' is no object"),
         (changed(3, lambda v: v.update(end=3)), "line 4: it tells of 3 sequences, and 2 came"),
         ([*FILE.splitlines(), b"{}"], "line 5: there is something behind the last line"),
         ([FILE.splitlines()[0], b'{"end":0}'], "the file has no sequence"),
@@ -108,6 +112,8 @@ def test_what_makes_no_sense_is_named(lines: list[bytes], said: str) -> None:
     ("change", "said"),
     [
         ({"place": ["draft.soup"]}, "a place 'draft.soup' that is not known"),
+        ({"slot": [reference_file.MAX_TRACKS]}, "slots that are not from 0 to 63"),
+        ({"slot": [-1]}, "slots that are not from 0 to 63"),
         ({"rms": [1]}, "column 'rms' holds something else"),
         ({"p7": [None]}, "column 'p7' holds something else"),
         ({"p7": None}, "lack the column 'p7'"),
@@ -129,3 +135,19 @@ def test_a_track_may_not_come_twice() -> None:
     one, other = passage(states()).tracks[:2]
     with pytest.raises(ReferenceFileError, match="one comes twice"):
         reference_file.unpack(reference_file.pack([one, other, one]), 60)
+
+
+def test_a_few_tokens_do_not_inflate_to_many_rows() -> None:
+    rows = reference_file.MAX_TRACKS + 1
+    row: dict[str, Any] = {"place": [hidden.FED] * rows, "slot": [0] * rows, "rms": [0.0] * rows}
+    row |= {f"p{j}": [0.0] * rows for j in range(hidden.PROJECTIONS)}
+    with pytest.raises(ReferenceFileError, match="65 rows are over the limit of 64"):
+        reference_file.unpack(columns.encode(row), 1)
+
+
+def test_all_sequences_together_do_not_inflate_to_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference_file, "MAX_ROWS", 240 + 21)
+    assert len(read(FILE.splitlines())[1]) == 2
+    monkeypatch.setattr(reference_file, "MAX_ROWS", 240 + 20)
+    with pytest.raises(ReferenceFileError, match=r"line 3: there are more than 260 rows .* several files"):
+        read(FILE.splitlines())

@@ -55,6 +55,9 @@ def test_the_tiny_models_own_files_are_read() -> None:
         ('[{"ids": [1]}, {}]', "prompt 1 of .* has neither 'ids'"),
         ('[{"ids": [1, "a"]}]', "no list of whole numbers"),
         ('[{"ids": [1], "continuation": "a"}]', "no list of whole numbers"),
+        ("[" * 100_000, "nested too deeply"),
+        ('[{"ids": [1]}, {"ids": [1], "name": "\\ud800"}]', "prompt 1 of .* has half a surrogate pair"),
+        ('[{"text": "\\udfff"}]', "prompt 0 of .* has half a surrogate pair"),
     ],
 )
 def test_prompts_that_make_no_sense_are_named(tmp_path: Path, text: str, said: str) -> None:
@@ -154,6 +157,8 @@ def test_without_torch_the_command_says_how_to_install_it(tmp_path: Path) -> Non
         (("--layers", "2,x"), "--layers '2,x': whole numbers"),
         (("--dtype", "float8"), "--dtype 'float8' is none of float32, bfloat16, float16"),
         (("--send", "localhost:4318"), "--send 'localhost:4318' is no address of a server"),
+        (("--send", "http://localhost:abc"), "is no address of a server"),
+        (("--send", "http://[::1"), "is no address of a server"),
         (("--draft", TINY), "is no checkpoint: cannot read .*config.json"),
     ],
 )

@@ -30,7 +30,10 @@ MAX_TRACKS: Final = 64
 MAX_TEXTS: Final = 1000
 NORM_TYPES: Final = ("float32", "bfloat16", "float16")
 MAX_ID: Final = (1 << 31) - 1
-_MAX_RAW: Final = 64 << 20
+MAX_ROWS: Final = 4 << 20
+"""Rows of numbers of a whole file, one a place, slot and position: honest ones take some 100 MiB."""
+_MAX_RAW: Final = 24 << 20
+"""Numbers of one sequence: of :data:`MAX_TOKENS` tokens in 20 tracks."""
 _PROJECTED: Final = tuple(f"p{j}" for j in range(PROJECTIONS))
 
 Floats = NDArray[np.float32]
@@ -142,7 +145,8 @@ def unpack(blob: bytes, tokens: int) -> tuple[Track, ...]:
         ReferenceFileError: it is damaged, or has more tracks or positions than it may.
     """
     try:
-        found = columns.decode(blob, max_raw=_MAX_RAW, max_rows=MAX_TRACKS * MAX_TOKENS)
+        # Tokens are told one by one, so that a few hundred bytes cannot inflate to millions of rows.
+        found = columns.decode(blob, max_raw=_MAX_RAW, max_rows=MAX_TRACKS * tokens)
     except columns.CodecError as error:
         raise ReferenceFileError(f"its numbers cannot be read: {error}") from error
     wanted: dict[str, type] = {"place": str, "slot": int, "rms": float} | dict.fromkeys(_PROJECTED, float)
@@ -153,6 +157,8 @@ def unpack(blob: bytes, tokens: int) -> tuple[Track, ...]:
             raise ReferenceFileError(f"its column {name!r} holds something else than {kind.__name__}")
     places = cast("list[str]", found["place"])
     slots = cast("list[int]", found["slot"])
+    if not all(0 <= slot < MAX_TRACKS for slot in slots):
+        raise ReferenceFileError(f"it has numbers of slots that are not from 0 to {MAX_TRACKS - 1}")
     rms = np.array(found["rms"], dtype=np.float32)
     projections = np.array([found[name] for name in _PROJECTED], dtype=np.float32).T.reshape(-1, PROJECTIONS)
     tracks: list[Track] = []
@@ -211,7 +217,7 @@ def read(lines: Iterable[str | bytes]) -> tuple[Facts, list[Stored]]:
     """
     facts: Facts | None = None
     stored: list[Stored] = []
-    ended = False
+    ended, rows = False, 0
     for number, line in enumerate(lines, start=1):
         try:
             value = _parsed(line)
@@ -228,7 +234,13 @@ def read(lines: Iterable[str | bytes]) -> tuple[Facts, list[Stored]]:
             elif len(stored) == MAX_SEQUENCES:
                 raise ReferenceFileError(f"there are more than {MAX_SEQUENCES} sequences")
             else:
-                stored.append(_stored(value))
+                one, more = _stored(value)
+                rows += more
+                if rows > MAX_ROWS:
+                    raise ReferenceFileError(
+                        f"there are more than {MAX_ROWS} rows of numbers up to here: make several files of it"
+                    )
+                stored.append(one)
         except ReferenceFileError as error:
             raise ReferenceFileError(f"line {number}: {error}") from error
     if facts is None:
@@ -276,7 +288,7 @@ def _facts(value: Mapping[str, Any]) -> Facts:
     return Facts(
         target=_model(_typed(value, "target", dict)),
         draft=None if value.get("draft") is None else _model(_typed(value, "draft", dict)),
-        dtype=_typed(value, "dtype", str)[:40],
+        dtype=_text(value, "dtype")[:40],
         hidden_size=_number(value, "hidden_size", 1 << 20),
         aux_layers=tuple(layers),
         same_as=_texts(value, "same_as"),
@@ -287,8 +299,8 @@ def _facts(value: Mapping[str, Any]) -> Facts:
 
 def _model(value: Mapping[str, Any]) -> Model:
     return Model(
-        name=_typed(value, "name", str)[:200],
-        architecture=_typed(value, "architecture", str)[:200],
+        name=_text(value, "name")[:200],
+        architecture=_text(value, "architecture")[:200],
         hidden_size=_number(value, "hidden_size", 1 << 20),
         layers=_number(value, "layers", 4096),
         vocab_size=_number(value, "vocab_size", MAX_ID),
@@ -297,7 +309,8 @@ def _model(value: Mapping[str, Any]) -> Model:
     )
 
 
-def _stored(value: Mapping[str, Any]) -> Stored:
+def _stored(value: Mapping[str, Any]) -> tuple[Stored, int]:
+    """Return a sequence, and how many rows of numbers it has."""
     ids = _typed(value, "ids", list)
     if not 0 < len(ids) <= MAX_TOKENS:
         raise ReferenceFileError(f"a sequence has {len(ids)} tokens, 1 to {MAX_TOKENS} may be")
@@ -308,9 +321,8 @@ def _stored(value: Mapping[str, Any]) -> Stored:
         packed = base64.b64decode(_typed(value, "rows", str), validate=True)
     except (binascii.Error, ValueError) as error:
         raise ReferenceFileError(f"'rows' is not base64: {error}") from error
-    stored = Stored(_typed(value, "name", str)[:200], tuple(ids), prompt, packed)
-    stored.passage()
-    return stored
+    stored = Stored(_text(value, "name")[:200], tuple(ids), prompt, packed)
+    return stored, sum(len(track.rms) for track in stored.passage().tracks)
 
 
 def _typed(value: Mapping[str, Any], name: str, kind: type[Any]) -> Any:
@@ -327,10 +339,22 @@ def _number(value: Mapping[str, Any], name: str, most: int) -> int:
     return found
 
 
+def _text(value: Mapping[str, Any], name: str) -> str:
+    found: str = _typed(value, name, str)
+    if not is_text(found):
+        raise ReferenceFileError(f"{name!r} is {found[:40]!a}, and half a surrogate pair is no text")
+    return found
+
+
+def is_text(value: str) -> bool:
+    """Say whether UTF-8 can hold a string: JSON may spell halves of surrogate pairs, which it cannot."""
+    return not any("\ud800" <= one <= "\udfff" for one in value)
+
+
 def _texts(value: Mapping[str, Any], name: str) -> Mapping[str, str]:
     found = cast("dict[object, object]", _typed(value, name, dict))
     if len(found) > MAX_TEXTS or not all(
-        isinstance(x, str) and len(x) <= 200 for x in (*found, *found.values())
+        isinstance(x, str) and len(x) <= 200 and is_text(x) for x in (*found, *found.values())
     ):
         raise ReferenceFileError(f"{name!r} is no object of at most {MAX_TEXTS} short texts")
     return cast("Mapping[str, str]", found)

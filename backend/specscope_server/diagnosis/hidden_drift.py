@@ -144,7 +144,9 @@ def _share(name: str, now: HiddenEvidence, before: HiddenEvidence) -> Share | No
         return None
     if current is None or earlier is None:
         return Share(name, current, earlier, UNKNOWN)
-    variance = current * (1 - current) / now.looks + earlier * (1 - earlier) / before.looks
+    # Who makes sums up may make up shares above 1, which have no variance.
+    told_by = ((current, now.looks), (earlier, before.looks))
+    variance = sum(max(0.0, share * (1 - share)) / looks for share, looks in told_by)
     return Share(name, current, earlier, _verdict(current - earlier, math.sqrt(variance), SHARE))
 
 

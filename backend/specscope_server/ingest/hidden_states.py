@@ -136,6 +136,8 @@ def sums(attributes: Attributes) -> dict[Key, Sums]:
             raise Invalid(f"{c.ROLLUP_HIDDEN}: a draft step or slot is over {MAX_SLOT}")
         if any(getattr(told, name) > MAX_SUM for name in hidden_rollup.COUNTS):
             raise Invalid(f"{c.ROLLUP_HIDDEN} has a count over {MAX_SUM}")
+        if max(told.zero_rows, told.equal_rows) > told.rows or told.levelled > told.looks:
+            raise Invalid(f"{c.ROLLUP_HIDDEN} counts more zero or equal rows than rows, or levels than looks")
         if min(told.sum_square, told.max_abs, told.sum_level2) < 0:
             raise Invalid(f"{c.ROLLUP_HIDDEN} has a negative sum of squares, or a negative size")
         if max(abs(told.sum_level), told.sum_level2 / MAX_LEVEL) > MAX_LEVEL * told.levelled:

@@ -22,6 +22,9 @@ LATE: Final = 2 * chunks.MAX_STEPS
 """Verify steps that a look may come behind its own: a device's numbers are told when they are copied."""
 MAX_CHUNKS: Final = 512
 """Chunks read for one answer, the first ones: a request has one a second, or one in 64 steps."""
+MAX_NUMBERS: Final = 4 << 20
+"""Numbers read for one answer, of the first chunks: 1,024 verify steps at level ``full`` have under a
+million, and a chunk of two kilobytes may inflate to four."""
 _PLACES: Final = {name: index for index, name in enumerate(hidden.PLACES)}
 _T = schema.request_text.c
 
@@ -31,7 +34,8 @@ def request_hidden(
 ) -> RequestHidden | None:
     """Return the looks of ``steps`` verify steps from ``first_step`` on; ``None``: there is no such request.
 
-    From step 0 on those of the prefill are among them. At most ``limit`` rows. Looks are joined to steps by
+    From step 0 on those of the prefill are among them. At most ``limit`` rows, and ``left_out`` is at least
+    how many more there are. Looks are joined to steps by
     the engine's step number, so that it does not matter in which chunk they came.
     """
     found = request_row(connection, workspace, uid, now_ns)
@@ -46,20 +50,36 @@ def request_hidden(
         for offset, step in enumerate(unpacked(chunk, "steps", chunks.unpack_steps))
     }
     start, end = _engine_steps(by_index, first_step, steps)
-    rows = _joined(
-        row for chunk in stored for row in unpacked(chunk, "hidden", hidden.unpack) if start <= row.step < end
-    )
+    found_rows, unread = _looks(stored, start, end)
+    rows = _joined(found_rows)
     ids, sha256 = _prompt(connection, found)
     return RequestHidden(
         request=public(found, engine_names(connection, [found.engine_uid])[found.engine_uid]),
         rows=tuple(rows[:limit]),
-        left_out=max(0, len(rows) - limit),
+        left_out=max(0, len(rows) - limit) + unread,
         prompt_ids=ids,
         prompt_sha256=sha256,
         output_ids=_output(
             step for index, step in by_index.items() if first_step <= index < first_step + steps
         ),
     )
+
+
+def _looks(stored: Iterable[Row[Any]], start: float, end: float) -> tuple[list[HiddenRow], int]:
+    """Return the looks of these engine steps, and how many chunks were not read (:data:`MAX_NUMBERS`)."""
+    looks: list[HiddenRow] = []
+    numbers = unread = 0
+    for chunk in stored:
+        if not chunk.hidden:
+            continue
+        if numbers > MAX_NUMBERS:
+            unread += 1
+            continue
+        for row in unpacked(chunk, "hidden", hidden.unpack):
+            numbers += len(hidden.HIDDEN_COLUMNS) + len(row.levels or ()) + len(row.fingerprints or ())
+            if start <= row.step < end:
+                looks.append(row)
+    return looks, unread
 
 
 def _engine_steps(by_index: Mapping[int, chunks.StepRow], first: int, steps: int) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -26,6 +27,8 @@ def fingerprint(wanted: Wanted, out: Path, send_to: str | None, workspace: str, 
     """
     if send_to is not None:
         address(send_to, workspace)  # a mistyped one is said before the work
+    if out.is_dir():
+        raise Problem(f"cannot write {out}: it is a folder; name a file in it")
     written = _write(make(wanted, say), out)
     say(f"wrote {out}: {written} sequences")
     if send_to is not None:
@@ -56,7 +59,12 @@ def address(server: str, workspace: str) -> str:
     Raises:
         Problem: its address is none of HTTP.
     """
-    if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).hostname:
+    try:
+        parts = urlsplit(server)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number, or half an IPv6 address
+        sound = False
+    if not sound:
         raise Problem(f"--send {server!r} is no address of a server, such as http://localhost:4318")
     return f"{server.rstrip('/')}{PATH}?workspace={quote(workspace, safe='')}"
 
@@ -73,11 +81,13 @@ def send(file: Path, server: str, workspace: str) -> dict[str, Any]:
     )
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
-            return json.load(answer)
+            return dict(json.load(answer))
     except urllib.error.HTTPError as error:
         raise Problem(f"{place} did not take {file}: {error.code}, {_reason(error)}") from error
-    except (OSError, ValueError) as error:
-        raise Problem(f"cannot send {file} to {place}: {error}; it is kept, send it again") from error
+    except (OSError, ValueError, TypeError, http.client.HTTPException) as error:
+        # The last three: something answers there, which is no SpecScope.
+        why = str(error).strip() or type(error).__name__
+        raise Problem(f"cannot send {file} to {place}: {why}; it is kept, send it again") from error
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from specscope.reference import Problem
-from specscope.reference_file import MAX_SEQUENCES, MAX_TOKENS
+from specscope.reference_file import MAX_SEQUENCES, MAX_TOKENS, is_text
 
 _IDS: Final = ("ids", "prompt")
 _CONTINUATION: Final = ("continuation", "ref", "reference")
@@ -75,6 +75,8 @@ def _entries(text: str, path: Path) -> list[object]:
     try:
         whole: object = json.loads(text)
         return cast("list[object]", whole) if isinstance(whole, list) else [whole]
+    except RecursionError as error:
+        raise Problem(f"{path} is nested too deeply to be prompts") from error
     except ValueError:
         pass
     found: list[object] = []
@@ -82,7 +84,7 @@ def _entries(text: str, path: Path) -> list[object]:
         if line.strip():
             try:
                 found.append(json.loads(line))
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise Problem(f"line {number} of {path} is not JSON: {error}") from error
     return found
 
@@ -98,6 +100,8 @@ def _prompt(entry: object, number: int, path: Path) -> Prompt:
         raise Problem(f"{where} has neither 'ids', a list of token ids, nor 'text'")
     name = next((str(values[one]) for one in _NAME if one in values), str(number))
     more: Any = next((values[one] for one in _CONTINUATION if values.get(one) is not None), ())
+    if not is_text(name) or not (given is not None or is_text(cast("str", text))):
+        raise Problem(f"{where} has half a surrogate pair in its name or text, which no UTF-8 can hold")
     ids = None if given is None else _ids(given, where)
     return Prompt(name, ids, text if ids is None and isinstance(text, str) else "", _ids(more, where))
 
