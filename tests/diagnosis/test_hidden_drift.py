@@ -140,3 +140,14 @@ def test_shares_that_no_rows_have_are_compared_all_the_same() -> None:
     made_up = looks(zero_rows=2000, equal_rows=2000)
     assert drift(made_up, looks()).verdict == MOVED
     assert drift(made_up, made_up).verdict == SAME
+
+
+def test_values_that_are_not_finite_are_never_the_same_as_before() -> None:
+    """A row with one NaN keeps its size, which the finite values alone make."""
+    broken = looks(nonfinite=3)
+    for now, before in ((broken, looks()), (looks(), broken)):
+        assert (drift(now, before).verdict, drift(now, before).reason) == (
+            MOVED,
+            "+0.00 ± 0.04 octaves; moved: values not finite",
+        )
+    assert drift(broken, broken).verdict == SAME

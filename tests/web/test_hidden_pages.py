@@ -15,6 +15,8 @@ import pytest
 from serverkit.live import Live, serving
 from specscope import convention as c
 from specscope import hidden
+from specscope.rollup import Counts
+from specscope_server.diagnosis import hidden_drift, hidden_evidence
 from specscope_server.diagnosis.model import RankEvidence, RankHidden
 from specscope_server.store.model import BoundaryState
 from specscope_server.web import hidden_engine, hidden_places, hidden_request, windows
@@ -156,6 +158,15 @@ def test_the_earlier_period_is_chosen_by_the_url(live: Live) -> None:
     assert text.count("not enough looks") == 10
     assert "10 not known" in text
     assert "right before it" in section(live, ENGINE, baseline="nonsense")
+
+
+@pytest.mark.parametrize(("accepted", "tone"), [(20, "ok"), (0, "off")])
+def test_like_a_time_that_was_not_healthy_is_not_well(accepted: int, tone: str) -> None:
+    seen = hidden_evidence.of({facts.PLACE: facts.looks(20)})
+    counts = Counts(steps=10, drafted_depth=30, accepted=accepted, bonus=10)
+    compared = hidden_drift.compare(seen, seen, counts)
+    assert [one.verdict for one in compared.drifts] == ["same"]
+    assert hidden_engine.tone_of(compared) == tone
 
 
 def test_a_window_has_no_baseline_that_overlaps_it() -> None:

@@ -115,6 +115,8 @@ def _drift(key: Key, now: HiddenEvidence | None, before: HiddenEvidence | None) 
     size = UNKNOWN if ratio is None or error is None else _verdict(ratio, error, OCTAVES)
     shares = tuple(share for name in SHARES if (share := _share(name, now, before)) is not None)
     parts = {"size": size, **{share.name: share.verdict for share in shares}}
+    if bool(now.nonfinite_per_row) is not bool(before.nonfinite_per_row):
+        parts["values not finite"] = MOVED  # sizes and shares leave them out
     verdict = next((word for word in (MOVED, UNKNOWN) if word in parts.values()), SAME)
     named = ", ".join(name.replace("_share", " rows") for name, word in parts.items() if word == verdict)
     told = "no size in enough looks" if ratio is None else f"{ratio:+.2f} ± {error:.2f} octaves"

@@ -145,7 +145,7 @@ def build(
         table=table(sums, None, row.ledger, level),
         moved={one.key: _moved(one, before.get(one.key)) for one in compared.drifts},
         named=tuple(_named(one) for one in compared.drifts if one.verdict == MOVED)[:NAMED],
-        tone=_tone(compared),
+        tone=tone_of(compared),
         summary=_summary(compared),
         doubt=_doubt(compared, earlier),
         figure=hidden_timeline(fed, inside, bucket_s=window.bucket_s, since=since, until=now),
@@ -192,9 +192,12 @@ def _doubt(compared: Comparison, earlier: Mapping[Key, Sums]) -> str:
     return "" if compared.baseline_healthy else compared.baseline_reason
 
 
-def _tone(compared: Comparison) -> str:
+def tone_of(compared: Comparison) -> str:
+    """Return the tone of all verdicts together; what is like a time that was not healthy is not well."""
     verdicts = {one.verdict for one in compared.drifts}
-    return "warn" if MOVED in verdicts else "ok" if verdicts == {SAME} else "off"
+    if MOVED in verdicts:
+        return "warn"
+    return "ok" if verdicts == {SAME} and compared.baseline_healthy else "off"
 
 
 def _summary(compared: Comparison) -> str:
