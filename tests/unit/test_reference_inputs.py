@@ -159,6 +159,8 @@ def test_without_torch_the_command_says_how_to_install_it(tmp_path: Path) -> Non
         (("--send", "localhost:4318"), "--send 'localhost:4318' is no address of a server"),
         (("--send", "http://localhost:abc"), "is no address of a server"),
         (("--send", "http://[::1"), "is no address of a server"),
+        (("--out", TINY), "cannot write .*: it is a folder"),
+        (("--out", TINY / "prompts.json"), "cannot write .*prompts.json: it is the file of the prompts"),
         (("--draft", TINY), "is no checkpoint: cannot read .*config.json"),
     ],
 )

@@ -27,6 +27,8 @@ def fingerprint(wanted: Wanted, out: Path, send_to: str | None, workspace: str, 
     """
     if send_to is not None:
         address(send_to, workspace)  # a mistyped one is said before the work
+    if out.exists() and wanted.prompts.exists() and out.samefile(wanted.prompts):
+        raise Problem(f"cannot write {out}: it is the file of the prompts; name another one")
     if out.is_dir():
         raise Problem(f"cannot write {out}: it is a folder; name a file in it")
     written = _write(make(wanted, say), out)
