@@ -51,7 +51,7 @@ def test_tokens_are_those_of_plain_decoding(run: AlgorithmRun) -> None:
 
 def test_it_is_traced_under_its_name(run: AlgorithmRun) -> None:
     (line,) = run.lines
-    assert line.startswith(f"specscope: tracing {run.algorithm.name} at detail tokens to http://")
+    assert line.startswith(f"specscope: tracing {run.algorithm.name} at detail full to http://")
     (config,) = run.told.engines
     assert config["speculative"]["num_draft_tokens"] == run.algorithm.nodes + 1
     assert run.told.metric(c.METRIC_SPECULATION) == 1
