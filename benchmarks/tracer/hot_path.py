@@ -288,7 +288,14 @@ def start(endpoint: str, engine: Engine, detail: str) -> tuple[Recorder, list[tu
         for hook in algorithms.path_hooks(engine_loaded, path)
         if hook.attribute != "pack_aux_hidden_states"
     ]
-    # Forward hooks of torch's modules call these.
+
+    # As forward hooks of torch's modules do.
+    def fc_ran(_token: Any, made: Any, _states: Any) -> None:
+        path.fc_ran(made)
+
+    def embedded(_token: Any, made: Any, _states: Any) -> None:
+        path.embedded(made)
+
     wanted.append(
         hooks.Hook(
             engine.modules,
@@ -296,14 +303,10 @@ def start(endpoint: str, engine: Engine, detail: str) -> tuple[Recorder, list[tu
             ("states",),
             (),
             path.fc_begins,
-            lambda _token, made, _states: path.fc_ran(made),
+            fc_ran,
         )
     )
-    wanted.append(
-        hooks.Hook(
-            engine.modules, "embed", ("states",), (), after=lambda _token, made, _states: path.embedded(made)
-        )
-    )
+    wanted.append(hooks.Hook(engine.modules, "embed", ("states",), (), after=embedded))
     before = [(hook, getattr(hook.owner, hook.attribute)) for hook in wanted]
     _, refused = install.install(wanted, recorder)
     if refused:

@@ -176,6 +176,7 @@ class Scheduler:
             spec_info=None,
             has_grammar=False,
             extend_lens=[len(PROMPT)] * 2,
+            prefix_lens=[0] * 2,
             seq_lens=torch.tensor([len(PROMPT)] * 2),
         )
 

@@ -31,9 +31,12 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The Chromium that `make test` found or installed, headless."""
+    """The Chromium that `make test` found or installed, headless.
+
+    A module's own: Playwright keeps an event loop running, and other tests of a worker have theirs.
+    """
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     assert found, f"none of {', '.join(BROWSERS)} is installed; `make test` installs Debian's chromium"
     with sync_playwright() as playwright:

@@ -200,7 +200,7 @@ class RequestHiddenModel(Model):
     prompt_tokens: int | None
     prompt_sha256: str = Field(description="Of the prompt's ids as little-endian int32; empty: not told.")
     looks: list[LookModel]
-    left_out: int = Field(description="At least so many looks of these steps are not here; ask for fewer steps.")
+    left_out: int = Field(description="At least so many looks of these steps are left out; ask for fewer.")
 
 
 @router.get("/engines/{engine_uid}/hidden", summary="Hidden states of an engine, against an earlier time")

@@ -11,6 +11,7 @@ branch_labels = None
 depends_on = None
 
 STRING = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+DOUBLE: sa.Double[float] = sa.Double()
 COUNTS = ("looks", "rows", "nonfinite", "zero_rows", "equal_rows", "levelled")
 REALS = ("sum", "sum_square", "max_abs", "sum_level", "sum_level2")
 
@@ -46,7 +47,7 @@ def upgrade() -> None:
         _key("after"),
         _key("mode"),
         *(sa.Column(name, sa.BigInteger(), server_default="0", nullable=False) for name in COUNTS),
-        *(sa.Column(name, sa.Double(), nullable=False) for name in REALS),
+        *(sa.Column(name, DOUBLE, nullable=False) for name in REALS),
         sa.ForeignKeyConstraint(["engine_uid"], ["engine.engine_uid"], ondelete="CASCADE"),
         sa.PrimaryKeyConstraint(
             "engine_uid", "bucket", "place", "source", "draft_step", "slot", "after", "mode"
