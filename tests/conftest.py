@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from serverkit import otlp
 from specscope_server.store import open_store, upgrade
 from specscope_server.store.port import Store
 from storekit import postgres
@@ -17,6 +18,12 @@ from xdist.remote import Producer  # pyright: ignore[reportMissingTypeStubs]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Streams:
     """Deal the tests out as :mod:`streams` says."""
     return Streams(config, log)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _start_module() -> None:
+    """Give what a module's tests send the time at which they run."""
+    otlp.start_module()
 
 
 @pytest.fixture(scope="session")

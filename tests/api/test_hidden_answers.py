@@ -15,7 +15,6 @@ from storekit import facts
 
 ENGINE = f"/api/v1/engines/{otlp.engine_uid()}/hidden"
 REQUEST = f"/api/v1/requests/{otlp.request_uid(0)}/hidden"
-NOW = from_ns(otlp.NOW_NS)
 
 
 def _tell(live: Live, seq: int, ago_s: int, rms: float, accepted: int = 12) -> None:
@@ -25,7 +24,7 @@ def _tell(live: Live, seq: int, ago_s: int, rms: float, accepted: int = 12) -> N
         facts.place(hidden.CARRY, source="self_fed", draft_step=1): facts.looks(20, 1.0),
     }
     values: dict[str, Any] = {
-        c.ROLLUP_BUCKET: rollup.bucket_start(otlp.NOW_NS - ago_s * 1_000_000_000),
+        c.ROLLUP_BUCKET: rollup.bucket_start(otlp.now_ns() - ago_s * 1_000_000_000),
         c.ROLLUP_ROWS: rollup.pack(otlp.rollup_rows(accepted=accepted)),
         c.ROLLUP_HIDDEN: hidden_rollup.pack(sums),
     }
@@ -55,7 +54,7 @@ def test_places_that_were_looked_at_and_no_others(live: Live) -> None:
 
 def test_nothing_looked_at_is_no_place(live: Live) -> None:
     assert live.export(otlp.traces(otlp.request_span(0))).status_code == 200
-    end = (NOW - timedelta(hours=1)).isoformat()
+    end = (from_ns(otlp.now_ns()) - timedelta(hours=1)).isoformat()
     answer = live.get(ENGINE, baseline_end=end)
     assert (answer["places"], answer["carries"], answer["baseline"]["drifts"]) == ([], [], [])
     assert (answer["baseline"]["healthy"], answer["baseline"]["verify_steps"]) == (False, 0)
@@ -69,7 +68,7 @@ def test_an_earlier_time_and_whether_it_was_healthy(
 ) -> None:
     _tell(live, 1, 7200, 4.0, accepted)
     _tell(live, 2, 20, 0.4)
-    end = (NOW - timedelta(hours=1)).isoformat()
+    end = (from_ns(otlp.now_ns()) - timedelta(hours=1)).isoformat()
     baseline = live.get(ENGINE, window_s=600, baseline_end=end, baseline_s=7200)["baseline"]
     assert (baseline["healthy"], baseline["verify_steps"]) == (healthy, 8)
     assert reason in baseline["reason"] and bool(baseline["reason"]) is not healthy
@@ -78,7 +77,7 @@ def test_an_earlier_time_and_whether_it_was_healthy(
     assert fed["log2_ratio"] == pytest.approx(-3.3219, abs=1e-3)
     assert {one["verdict"] for one in carries} == {"same"}
     # Before the engine there was nothing: that is not known, and not the same.
-    end = (NOW - timedelta(hours=5)).isoformat()
+    end = (from_ns(otlp.now_ns()) - timedelta(hours=5)).isoformat()
     drifts = live.get(ENGINE, window_s=600, baseline_end=end)["baseline"]["drifts"]
     assert {(one["verdict"], one["log2_ratio"]) for one in drifts} == {("unknown", None)}
 

@@ -19,7 +19,7 @@ def test_one_collection_is_one_heartbeat() -> None:
     [batch], tally = metrics.batches_of(otlp.metrics(*otlp.heartbeat_metrics(fc=7)))
     [beat] = batch.heartbeats
     assert (tally.accepted, tally.rejected, tally.foreign) == (11, 0, 0)
-    assert abs(beat.event_ns - otlp.NOW_NS) < 1000  # a float64 of seconds holds it to 0.24 µs
+    assert abs(beat.event_ns - otlp.now_ns()) < 1000  # a float64 of seconds holds it to 0.24 µs
     assert set(beat.boundaries) == {
         BoundaryTotal(c.DRAFT_FC, c.TARGET_FED, "", 9, None),
         BoundaryTotal(c.DRAFT_FC, c.TARGET_FED, c.EAGER, None, 7),
@@ -53,19 +53,19 @@ def test_why_a_boundary_is_not_armed(value: int, told: str | None, kept: str) ->
 def test_what_was_not_told_stays_unknown() -> None:
     [batch], _ = metrics.batches_of(otlp.metrics(otlp.gauge(c.METRIC_QUEUED, otlp.point(0))))
     [beat] = batch.heartbeats
-    assert beat.event_ns == otlp.NOW_NS  # without the gauge, the point's own time
+    assert beat.event_ns == otlp.now_ns()  # without the gauge, the point's own time
     assert (beat.queued, beat.export_failures, beat.speculation) == (0, None, None)
     assert (beat.boundaries, beat.armed) == ((), {})
 
 
 def test_several_collections_in_one_export_stay_apart() -> None:
-    later = otlp.NOW_NS + 5_000_000_000
+    later = otlp.now_ns() + 5_000_000_000
     [batch], _ = metrics.batches_of(
         otlp.metrics(*otlp.heartbeat_metrics(later, expected=20), *otlp.heartbeat_metrics(expected=9))
     )
     expected = [[b.expected for b in beat.boundaries if b.expected is not None] for beat in batch.heartbeats]
     assert expected == [[9], [20]]
-    assert [round(beat.event_ns / 1e9 - otlp.NOW_NS / 1e9) for beat in batch.heartbeats] == [0, 5]
+    assert [round(beat.event_ns / 1e9 - otlp.now_ns() / 1e9) for beat in batch.heartbeats] == [0, 5]
 
 
 def test_other_tools_metrics_are_taken_and_not_kept() -> None:
@@ -98,7 +98,7 @@ BAD: dict[str, tuple[Metric, str]] = {
     "heartbeat NaN": (otlp.gauge(c.METRIC_HEARTBEAT, otlp.point(float("nan"))), "seconds since 1970"),
     "no time": (otlp.gauge(c.METRIC_QUEUED, otlp.point(1, time_ns=0)), "point's time"),
     "time past 2^63": (otlp.gauge(c.METRIC_QUEUED, otlp.point(1, time_ns=(1 << 64) - 1)), "point's time"),
-    "no value": (otlp.gauge(c.METRIC_QUEUED, type(otlp.point(1))(time_unix_nano=otlp.NOW_NS)), "no value"),
+    "no value": (otlp.gauge(c.METRIC_QUEUED, type(otlp.point(1))(time_unix_nano=otlp.now_ns())), "no value"),
     "a histogram": (
         Metric(name=c.METRIC_QUEUED, histogram=Histogram(data_points=[HistogramDataPoint(count=1)])),
         "neither a sum nor a gauge",

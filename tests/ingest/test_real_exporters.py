@@ -44,8 +44,8 @@ def sdk_span(number: int) -> ReadableSpan:
         resource=sdk_resource(),
         attributes=values,
         kind=SpanKind.INTERNAL,
-        start_time=otlp.NOW_NS,
-        end_time=otlp.NOW_NS + 1,
+        start_time=otlp.now_ns(),
+        end_time=otlp.now_ns() + 1,
         instrumentation_scope=InstrumentationScope(c.SCOPE_NAME),
     )
 

@@ -22,8 +22,8 @@ def test_request_span_tells_identity_state_and_totals() -> None:
     assert report.uid == otlp.request_uid(3)
     assert (report.rid, report.state, report.kind) == ("rid-3", "finished", "user")
     assert report.trace_id == otlp.request_span(3).trace_id.hex()
-    assert report.arrival_ns == otlp.NOW_NS - 5_000_000_000 + 3
-    assert report.end_ns == otlp.NOW_NS + 1_000_000
+    assert report.arrival_ns == otlp.now_ns() - 5_000_000_000 + 3
+    assert report.end_ns == otlp.now_ns() + 1_000_000
     assert (report.prompt_tokens, report.output_tokens, report.finish_reason) == (12, 20, "length")
     assert (report.cached_tokens, report.temperature, report.queue_s) == (None, None, None)
     assert (report.totals.verify_steps, report.totals.accepted, report.totals.bonus) == (8, 12, 8)
@@ -52,14 +52,14 @@ def test_engine_span() -> None:
     [batch], _ = traces.batches_of(otlp.traces(otlp.engine_span()))
     [report] = batch.engines
     assert (report.event, report.model, report.speculation) == ("start", "tiny-target", True)
-    assert report.event_ns == otlp.NOW_NS
+    assert report.event_ns == otlp.now_ns()
     assert report.config["speculative"]["num_steps"] == 3
 
 
 def test_rollup_span() -> None:
     [batch], _ = traces.batches_of(otlp.traces(otlp.rollup_span(5)))
     [increment] = batch.rollups
-    assert (increment.seq, increment.bucket) == (5, rollup.bucket_start(otlp.NOW_NS))
+    assert (increment.seq, increment.bucket) == (5, rollup.bucket_start(otlp.now_ns()))
     assert dict(increment.rows) == otlp.rollup_rows()
 
 
@@ -73,7 +73,7 @@ def test_rank_span() -> None:
     [report] = batch.ranks
     assert (tally.accepted, tally.rejected) == (1, 0)
     assert (report.first_step, report.last_step, report.size) == (7, 9, 4)
-    assert report.event_ns == otlp.NOW_NS
+    assert report.event_ns == otlp.now_ns()
     assert chunks.unpack_ranks(report.sums) == [(7, 70, None), (9, 90, None)]
 
 

@@ -25,12 +25,24 @@ from specscope import convention as c
 from specscope_server.store.values import engine_uid as uid_of
 
 INSTANCE = "launch-1"
-NOW_NS = time.time_ns()
+STARTED_NS = time.time_ns() - 60_000_000_000
 PID = 4242
-PROCESS = identity.process_uid(INSTANCE, "scheduler", identity.Ranks(), PID, NOW_NS - 60_000_000_000)
+PROCESS = identity.process_uid(INSTANCE, "scheduler", identity.Ranks(), PID, STARTED_NS)
 CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 Values = Mapping[str, Any]
+
+_now = [time.time_ns()]
+
+
+def start_module() -> None:
+    """Let :func:`now_ns` tell the time from here on: servers in tests judge by their real clock."""
+    _now[0] = time.time_ns()
+
+
+def now_ns() -> int:
+    """When the running module of tests started. Collection may be an hour ago, which no window reaches."""
+    return _now[0]
 
 
 def any_value(value: Any) -> AnyValue:
@@ -64,7 +76,7 @@ def resource(**changed: Any) -> Resource:
         c.ENVIRONMENT: "default",
         c.INSTANCE: INSTANCE,
         c.PROCESS: PROCESS,
-        c.PROCESS_START: NOW_NS - 60_000_000_000,
+        c.PROCESS_START: STARTED_NS,
         c.ROLE: "scheduler",
         c.PROCESS_PID: PID,
         c.ENGINE_NAME: "sglang",
@@ -85,8 +97,9 @@ def request_uid(number: int) -> str:
 
 
 def span(
-    name: str, values: Values, *, number: int = 0, start_ns: int = NOW_NS, end_ns: int | None = None
+    name: str, values: Values, *, number: int = 0, start_ns: int | None = None, end_ns: int | None = None
 ) -> Span:
+    start_ns = now_ns() if start_ns is None else start_ns
     return Span(
         trace_id=identity.trace_id(request_uid(number)).to_bytes(16, "big"),
         span_id=identity.request_span_id(name + str(number)).to_bytes(8, "big"),
@@ -103,7 +116,7 @@ def request_values(number: int, /, **changed: Any) -> dict[str, Any]:
         c.GEN_AI_REQUEST_ID: f"rid-{number}",
         c.REQUEST_STATE: c.STATE_FINISHED,
         c.REQUEST_KIND: c.KIND_USER,
-        c.REQUEST_ARRIVAL: NOW_NS - 5_000_000_000 + number,
+        c.REQUEST_ARRIVAL: now_ns() - 5_000_000_000 + number,
         c.MODEL: "tiny-target",
         c.GEN_AI_INPUT_TOKENS: 12,
         c.GEN_AI_OUTPUT_TOKENS: 20,
@@ -128,7 +141,7 @@ def step_rows(count: int = 4) -> list[chunks.StepRow]:
     return [
         chunks.StepRow(
             step=i,
-            t=NOW_NS + i * 1_000_000,
+            t=now_ns() + i * 1_000_000,
             mode=c.EAGER,
             batch_size=1,
             row=0,
@@ -149,7 +162,7 @@ def extend_rows() -> list[chunks.ExtendRow]:
     return [
         chunks.ExtendRow(
             step=0,
-            t=NOW_NS,
+            t=now_ns(),
             after="prefill",
             mode=c.EAGER,
             fed_width=192,
@@ -198,7 +211,7 @@ def rollup_rows(steps: int = 8, accepted: int = 12) -> dict[rollup.Key, rollup.C
 def rollup_span(seq: int = 0, /, **changed: Any) -> Span:
     values: dict[str, Any] = {
         c.ROLLUP_SEQ: seq,
-        c.ROLLUP_BUCKET: rollup.bucket_start(NOW_NS),
+        c.ROLLUP_BUCKET: rollup.bucket_start(now_ns()),
         c.ROLLUP_ROWS: rollup.pack(rollup_rows()),
     }
     values.update(changed)
@@ -236,7 +249,8 @@ def traces(
     )
 
 
-def point(value: float, labels: Values | None = None, *, time_ns: int = NOW_NS) -> NumberDataPoint:
+def point(value: float, labels: Values | None = None, *, time_ns: int | None = None) -> NumberDataPoint:
+    time_ns = now_ns() if time_ns is None else time_ns
     made = NumberDataPoint(time_unix_nano=time_ns, attributes=attributes(labels or {}))
     if isinstance(value, int):
         made.as_int = value
@@ -258,7 +272,8 @@ def total(
     )
 
 
-def heartbeat_metrics(time_ns: int = NOW_NS, expected: int = 9, fc: int = 9) -> list[Metric]:
+def heartbeat_metrics(time_ns: int | None = None, expected: int = 9, fc: int = 9) -> list[Metric]:
+    time_ns = now_ns() if time_ns is None else time_ns
     fed = {c.LABEL_BOUNDARY: c.DRAFT_FC, c.LABEL_SOURCE: c.TARGET_FED}
     return [
         gauge(c.METRIC_HEARTBEAT, point(time_ns / 1e9, time_ns=time_ns)),
