@@ -9,7 +9,7 @@ Absent is ``NULL`` (numbers) or empty (text): merges never overwrite what is kno
 from __future__ import annotations
 
 from specscope.rollup import COUNT_FIELDS
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, LargeBinary, Table, text
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, LargeBinary, Table
 
 from specscope_server.store.schema_conclusions import alert_event, alert_state, delivery, finding
 from specscope_server.store.schema_hidden import hidden_stat, request_text
@@ -19,11 +19,12 @@ from specscope_server.store.schema_parts import (
     int_column,
     key_column,
     metadata,
+    partial_index,
     process_reference,
     text_column,
 )
 from specscope_server.store.schema_references import reference, reference_sequence
-from specscope_server.store.schema_traces import rank_steps, span
+from specscope_server.store.schema_traces import log_record, rank_steps, span
 from specscope_server.store.values import JsonText
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "engine_event",
     "finding",
     "hidden_stat",
+    "log_record",
     "metadata",
     "model",
     "process",
@@ -47,6 +49,7 @@ __all__ = [
     "request",
     "request_text",
     "rollup_10s",
+    "rollup_60s",
     "rollup_applied",
     "span",
     "step_chunk",
@@ -186,35 +189,17 @@ request = Table(
     # The engine's own counters of a request that ended, where they can be held against ours.
     int_column("engine_verify_steps", None),
     int_column("engine_accepted", None),
+    # What the answer to the caller was called, where that is not the rid.
+    text_column("response_id"),
     Index("request_by_arrival", "workspace", "arrival_ns", "uid"),
     Index("request_by_engine", "engine_uid", "arrival_ns", "uid", "kind"),
     Index("request_by_uid", "workspace", "uid"),
     Index("request_by_rid", "workspace", "rid"),
     Index("request_by_trace", "workspace", "trace_id"),
-    Index(
-        "request_running",
-        "workspace",
-        "arrival_ns",
-        "uid",
-        sqlite_where=text("state = 'running'"),
-        postgresql_where=text("state = 'running'"),
-    ),
-    Index(
-        "request_short",
-        "workspace",
-        "arrival_ns",
-        "uid",
-        sqlite_where=text("short <> ''"),
-        postgresql_where=text("short <> ''"),
-    ),
-    Index(
-        "request_differing",
-        "engine_uid",
-        "arrival_ns",
-        "uid",
-        sqlite_where=text(DIFFERING),
-        postgresql_where=text(DIFFERING),
-    ),
+    partial_index("request_by_response", "workspace", "response_id", where="response_id <> ''"),
+    partial_index("request_running", "workspace", "arrival_ns", "uid", where="state = 'running'"),
+    partial_index("request_short", "workspace", "arrival_ns", "uid", where="short <> ''"),
+    partial_index("request_differing", "engine_uid", "arrival_ns", "uid", where=DIFFERING),
 )
 
 step_chunk = Table(
@@ -234,26 +219,36 @@ step_chunk = Table(
     Index("step_chunk_by_end", "engine_uid", "end_ns"),
 )
 
-rollup_10s = Table(
-    "rollup_10s",
-    metadata,
-    engine_key(),
-    key_column("dimension"),
-    Column("bucket", BigInteger, primary_key=True, autoincrement=False),
-    key_column("slice"),
-    Column("position", BigInteger, primary_key=True, autoincrement=False),
-    *(int_column(name) for name in COUNT_FIELDS),
-    sqlite_with_rowid=False,
-)
 
-# Which increments are in ``rollup_10s`` already.
+def _rollup(name: str) -> Table:
+    """Return a table of sums over verify steps; ``bucket`` is its start in unix seconds."""
+    return Table(
+        name,
+        metadata,
+        engine_key(),
+        key_column("dimension"),
+        Column("bucket", BigInteger, primary_key=True, autoincrement=False),
+        key_column("slice"),
+        Column("position", BigInteger, primary_key=True, autoincrement=False),
+        *(int_column(name) for name in COUNT_FIELDS),
+        sqlite_with_rowid=False,
+    )
+
+
+# The same sums twice: long windows read a sixth of the rows.
+rollup_10s = _rollup("rollup_10s")
+rollup_60s = _rollup("rollup_60s")
+
+# Which increments are in the rollups already, with the 10 s bucket they went to.
 rollup_applied = Table(
     "rollup_applied",
     metadata,
     key_column("engine_uid"),
     key_column("process_uid"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    int_column("bucket"),
     process_reference(),
+    Index("rollup_applied_by_bucket", "bucket"),
     sqlite_with_rowid=False,
 )
 

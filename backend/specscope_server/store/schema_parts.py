@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, ForeignKeyConstraint, Integer, MetaData, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    Text,
+    text,
+)
 from sqlalchemy.types import TypeEngine
 
 metadata = MetaData()
@@ -40,3 +50,8 @@ def process_reference() -> ForeignKeyConstraint:
     return ForeignKeyConstraint(
         ["engine_uid", "process_uid"], ["process.engine_uid", "process.process_uid"], ondelete="CASCADE"
     )
+
+
+def partial_index(name: str, *columns: str, where: str) -> Index:
+    """Return an index over the rows alone that meet a condition."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))

@@ -107,6 +107,7 @@ _TABLES: tuple[tuple[Upsert, Callable[[Rows], Sequence[Row]]], ...] = (
     (Upsert(schema.span), lambda rows: rows.spans),
 )
 _ADD = Upsert(schema.rollup_10s, _SUMS)
+_ADD_MINUTE = Upsert(schema.rollup_60s, _SUMS)
 _ADD_HIDDEN = Upsert(schema.hidden_stat, hidden_rows.MERGE)
 
 
@@ -125,9 +126,15 @@ def _add_rollups(connection: Connection, rows: Rows) -> None:
     table = schema.rollup_applied
     names = [column.name for column in table.primary_key.columns]
     fresh = connection.execute(
-        insert(connection.dialect.name, table).on_conflict_do_nothing().returning(*table.c),
-        [dict(zip(names, identity, strict=True)) for identity in sorted(rows.rollups)],
+        insert(connection.dialect.name, table).on_conflict_do_nothing().returning(*table.primary_key.columns),
+        [
+            dict(zip(names, identity, strict=True))
+            | {"bucket": rows.rollups[identity][0]["bucket"] if rows.rollups[identity] else 0}
+            for identity in sorted(rows.rollups)
+        ],
     )
     new = [tuple(identity) for identity in fresh]
-    _ADD.run(connection, [row for identity in new for row in rows.rollups[identity]])
+    added = [row for identity in new for row in rows.rollups[identity]]
+    _ADD.run(connection, added)
+    _ADD_MINUTE.run(connection, [row | {"bucket": row["bucket"] // 60 * 60} for row in added])
     _ADD_HIDDEN.run(connection, [row for identity in new for row in rows.hidden[identity]])
