@@ -26,7 +26,7 @@ from pathlib import Path
 from specscope.chunks import ExtendRow, StepRow, pack_boundaries, pack_extends, pack_steps
 from specscope.rollup import Rollup, StepFacts
 from specscope_server.store import open_store
-from specscope_server.store.model import (
+from specscope_server.store.told import (
     Batch,
     BoundaryTotal,
     Chunk,

@@ -10,7 +10,8 @@ from typing import Any
 from specscope import convention as c
 from specscope.rollup import ALL, STEP, Counts
 from specscope_server.store import open_store
-from specscope_server.store.model import (
+from specscope_server.store.port import Store
+from specscope_server.store.told import (
     Batch,
     BoundaryTotal,
     EngineReport,
@@ -18,7 +19,6 @@ from specscope_server.store.model import (
     ProcessFacts,
     RollupIncrement,
 )
-from specscope_server.store.port import Store
 
 CONFIG: dict[str, Any] = {"draft": {"hidden_size": 128}, "fc": {"in": 384, "out": 128}}
 

@@ -9,7 +9,7 @@ from evidence_literals import CONFIG, HEALTHY
 from specscope_server.diagnosis import diagnose
 from specscope_server.diagnosis.model import CERTAIN, Difference, Reconciliation
 from specscope_server.diagnosis.quirks import QUIRKS
-from specscope_server.store.model import EngineCounts
+from specscope_server.store.told import EngineCounts
 
 ENGINES = (Path(__file__).parents[2] / "docs" / "engines.md").read_text(encoding="utf-8")
 LIE = Difference("req-9", "chat-9", 12, 34, EngineCounts(12, 35))

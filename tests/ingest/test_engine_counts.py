@@ -8,7 +8,7 @@ import pytest
 from serverkit import otlp
 from specscope import convention as c
 from specscope_server.ingest.traces import batches_of
-from specscope_server.store.model import EngineCounts, RequestReport
+from specscope_server.store.told import EngineCounts, RequestReport
 
 TOLD: dict[str, Any] = {c.REQUEST_ENGINE_STEPS: 9, c.REQUEST_ENGINE_ACCEPTED: 13}
 

@@ -15,7 +15,7 @@ from specscope import chunks, columns, hidden, hidden_rollup
 from specscope import convention as c
 from specscope.hidden_rollup import Sums
 from specscope_server.ingest import traces
-from specscope_server.store.model import Batch
+from specscope_server.store.told import Batch
 from storekit import facts
 
 

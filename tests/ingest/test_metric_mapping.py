@@ -12,7 +12,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 from serverkit import otlp
 from specscope import convention as c
 from specscope_server.ingest import metrics
-from specscope_server.store.model import BoundaryTotal
+from specscope_server.store.told import BoundaryTotal
 
 
 def test_one_collection_is_one_heartbeat() -> None:

@@ -12,7 +12,7 @@ from specscope import chunks, columns, rollup
 from specscope import convention as c
 from specscope_server.ingest import traces
 from specscope_server.ingest.values import MAX_COUNT, MAX_TIME_NS
-from specscope_server.store.model import SpanBatch
+from specscope_server.store.told import SpanBatch
 
 
 def test_request_span_tells_identity_state_and_totals() -> None:

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from specscope_server.store import open_store
 from specscope_server.store.databases import database
-from specscope_server.store.model import Batch, RequestFilter
+from specscope_server.store.model import RequestFilter
 from specscope_server.store.port import Refused, Store
+from specscope_server.store.told import Batch
 from storekit import facts
 
 

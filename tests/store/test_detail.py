@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 from specscope.chunks import pack_boundaries
-from specscope_server.store.model import BoundaryState, RequestDetail, RequestTotals
+from specscope_server.store.model import BoundaryState, RequestDetail
 from specscope_server.store.port import Store
+from specscope_server.store.told import RequestTotals
 from storekit import facts
 
 

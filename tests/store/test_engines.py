@@ -8,14 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from specscope_server.store.model import (
-    BoundaryState,
-    EngineEvent,
-    EngineReport,
-    EngineRow,
-    RequestFilter,
-)
+from specscope_server.store.model import BoundaryState, EngineEvent, EngineRow, RequestFilter
 from specscope_server.store.port import Store
+from specscope_server.store.told import EngineReport
 from specscope_server.store.values import engine_uid
 from sqlalchemy import Engine, event
 from storekit import facts

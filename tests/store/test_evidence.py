@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from specscope_server.diagnosis.model import Evidence, ExtendEvidence
 from specscope_server.store.extends import MAX_CHUNKS
-from specscope_server.store.model import BoundaryState, RequestTotals
+from specscope_server.store.model import BoundaryState
 from specscope_server.store.port import Store
+from specscope_server.store.told import RequestTotals
 from storekit import facts
 
 YOUNG = replace(facts.PROCESS, start_ns=facts.ago_ns(50))

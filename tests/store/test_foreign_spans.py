@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from specscope_server.store import spans
-from specscope_server.store.model import SpanBatch
 from specscope_server.store.port import Store
+from specscope_server.store.told import SpanBatch
 from storekit import facts
 from storekit.dump import dump
 

@@ -10,14 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from specscope.rollup import ALL, STEP, Counts
-from specscope_server.store.model import (
-    Batch,
-    EngineReport,
-    RequestFilter,
-    RequestTotals,
-    RollupIncrement,
-)
+from specscope_server.store.model import RequestFilter
 from specscope_server.store.port import Refused, Store
+from specscope_server.store.told import Batch, EngineReport, RequestTotals, RollupIncrement
 from storekit import facts
 from storekit.dump import Dump, dump, empty
 

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from specscope.chunks import pack_boundaries
 from specscope_server.store import open_store
-from specscope_server.store.model import EngineReport, RequestTotals, SpanBatch, Told
 from specscope_server.store.port import Store
+from specscope_server.store.told import EngineReport, RequestTotals, SpanBatch, Told
 from storekit import facts
 from storekit.dump import Dump, dump, empty
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from specscope_server.store.model import RequestFilter, RequestRow, RequestTotals
+from specscope_server.store.model import RequestFilter, RequestRow
 from specscope_server.store.port import Store
+from specscope_server.store.told import RequestTotals
 from storekit import facts
 
 

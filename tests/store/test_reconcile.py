@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from specscope_server.diagnosis.model import Difference, Reconciliation
-from specscope_server.store.model import EngineCounts, RequestReport
 from specscope_server.store.port import Store
 from specscope_server.store.reconcile import SAMPLE, UNSEEN
+from specscope_server.store.told import EngineCounts, RequestReport
 from storekit import facts
 
 ARMED = {"engine.commit": (True, "")}

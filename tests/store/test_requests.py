@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from specscope.chunks import pack_boundaries
-from specscope_server.store.model import RequestFilter, RequestTotals
+from specscope_server.store.model import RequestFilter
 from specscope_server.store.opening import open_store
 from specscope_server.store.port import Store
+from specscope_server.store.told import RequestTotals
 from storekit import facts
 
 

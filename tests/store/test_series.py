@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 from specscope.rollup import ALL, STEP, Counts
-from specscope_server.store.model import RollupIncrement
 from specscope_server.store.port import Store
+from specscope_server.store.told import RollupIncrement
 from specscope_server.store.values import engine_uid
 from storekit import facts
 

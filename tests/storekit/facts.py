@@ -16,7 +16,7 @@ from specscope.hidden import HiddenRow
 from specscope.hidden_rollup import Key as Place
 from specscope.hidden_rollup import Sums
 from specscope.rollup import ALL, STEP, Counts, Key
-from specscope_server.store.model import (
+from specscope_server.store.told import (
     Batch,
     BoundaryTotal,
     Chunk,

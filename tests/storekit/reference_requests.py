@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from specscope.hidden import HiddenRow
-from specscope_server.store.model import Batch, EngineReport
+from specscope_server.store.told import Batch, EngineReport
 
 from storekit import facts, references
 from storekit.references import IDS, WIDTH

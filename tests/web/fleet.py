@@ -18,7 +18,8 @@ from specscope import convention as c
 from specscope.contracts import PREFILL, VERIFY, Contract, Shape, contract
 from specscope.records import Crossing, Expectation
 from specscope.rollup import Rollup, StepFacts
-from specscope_server.store.model import (
+from specscope_server.store.port import Store
+from specscope_server.store.told import (
     Batch,
     BoundaryTotal,
     Chunk,
@@ -29,7 +30,6 @@ from specscope_server.store.model import (
     RequestTotals,
     RollupIncrement,
 )
-from specscope_server.store.port import Store
 
 S = 1_000_000_000
 WIDTH = 128

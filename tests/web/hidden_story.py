@@ -15,8 +15,8 @@ from specscope import convention as c
 from specscope.hidden import HiddenRow
 from specscope.hidden_rollup import Key, Sums
 from specscope.rollup import ALL, STEP, Counts
-from specscope_server.store.model import RollupIncrement
 from specscope_server.store.port import Store
+from specscope_server.store.told import RollupIncrement
 from storekit import facts, reference_requests, references
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from serverkit.live import Live, serving
 from specscope import convention as c
-from specscope_server.store.model import SpanBatch
+from specscope_server.store.told import SpanBatch
 from storekit import facts
 
 ONE: dict[str, Any] = {"process_uid": "p1", "tp": 1}

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from specscope import convention as c
 from specscope import identity
-from specscope_server.store.model import ForeignSpan, RequestRow, RequestTotals
+from specscope_server.store.model import RequestRow
+from specscope_server.store.told import ForeignSpan, RequestTotals
 from specscope_server.store.values import from_ns
 from specscope_server.web.trace import MAX_DEPTH, trace
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from specscope import convention as c
-from specscope_server.store.model import BoundaryState, RequestDetail, RequestRow, RequestTotals
+from specscope_server.store.model import BoundaryState, RequestDetail, RequestRow
+from specscope_server.store.told import RequestTotals
 from specscope_server.web import stations, verdict
 from specscope_server.web.verdict import BAD, OFF, OK, WARN, judge
 

@@ -9,7 +9,8 @@ from typing import Any
 from specscope.rollup import Counts
 
 from specscope_server.diagnosis.hidden_evidence import HiddenEvidence
-from specscope_server.store.model import BoundaryState, EngineCounts
+from specscope_server.store.model import BoundaryState
+from specscope_server.store.told import EngineCounts
 
 CERTAIN = "certain"
 SUSPECTED = "suspected"

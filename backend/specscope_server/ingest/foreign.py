@@ -10,7 +10,7 @@ from specscope import convention as c
 
 from specscope_server.ingest.resource import DEFAULT
 from specscope_server.ingest.values import Attributes, Invalid, Tally, clean, time_ns
-from specscope_server.store.model import ForeignSpan, SpanBatch
+from specscope_server.store.told import ForeignSpan, SpanBatch
 
 MAX_ATTRIBUTES: Final = 24
 """Attributes kept of one span, the first ones; SGLang sends up to a dozen."""

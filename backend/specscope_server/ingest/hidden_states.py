@@ -14,7 +14,7 @@ from specscope.hidden_rollup import Key, Sums
 from specscope.packed_rows import MAX_RAW
 
 from specscope_server.ingest.values import MAX_COUNT, MAX_SMALL, Attributes, Invalid
-from specscope_server.store.model import PromptText
+from specscope_server.store.told import PromptText
 
 MAX_NAME: Final = 64
 """Characters of a place, source, pass or mode."""

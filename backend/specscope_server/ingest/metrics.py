@@ -27,7 +27,7 @@ from specscope_server.ingest.values import (
     Tally,
     time_ns,
 )
-from specscope_server.store.model import Batch, BoundaryTotal, Heartbeat
+from specscope_server.store.told import Batch, BoundaryTotal, Heartbeat
 
 MAX_SERIES: Final = 1024
 """Series of one heartbeat; a tracer with every boundary, source and mode sends fewer than a hundred."""

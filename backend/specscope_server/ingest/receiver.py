@@ -28,8 +28,8 @@ from specscope_server.ingest.decode import decode
 from specscope_server.ingest.refusal import Refusal
 from specscope_server.ingest.stats import IngestStats
 from specscope_server.ingest.values import Tally
-from specscope_server.store.model import Told
 from specscope_server.store.port import Refused, Store, StoreError, Unavailable
+from specscope_server.store.told import Told
 
 DECODERS: Final = 1
 """Exports decoded at once. Hostile protobuf takes about 30 times its size in memory (measured: 8 MiB of

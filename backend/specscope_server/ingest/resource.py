@@ -8,7 +8,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from specscope import convention as c
 
 from specscope_server.ingest.values import MAX_SMALL, MAX_TIME_NS, Attributes, Invalid, Tally
-from specscope_server.store.model import ProcessFacts
+from specscope_server.store.told import ProcessFacts
 
 ROLES: Final = ("api", "scheduler", "engine_core", "worker")
 SERVING_ROLES: Final = ("both", "prefill", "decode")

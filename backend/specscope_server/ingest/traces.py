@@ -22,7 +22,7 @@ from specscope_server.ingest.values import (
     Tally,
     time_ns,
 )
-from specscope_server.store.model import (
+from specscope_server.store.told import (
     Batch,
     Chunk,
     EngineCounts,

@@ -14,10 +14,11 @@ from specscope_server.store import alerts as alerting
 from specscope_server.store import findings as found
 from specscope_server.store import references
 from specscope_server.store.database import Database
-from specscope_server.store.model import AlertRow, DeliveryRow, Told
+from specscope_server.store.model import AlertRow, DeliveryRow
 from specscope_server.store.port import Capabilities, NewDelivery
 from specscope_server.store.reads import SqlReads
 from specscope_server.store.rows import rows_of
+from specscope_server.store.told import Told
 from specscope_server.store.values import to_ns
 from specscope_server.store.write import write
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from specscope.rollup import bucket_start
 
-from specscope_server.store.model import PromptText, RollupIncrement
 from specscope_server.store.schema_hidden import HIDDEN_COUNTS, HIDDEN_REALS
+from specscope_server.store.told import PromptText, RollupIncrement
 from specscope_server.store.upsert import Merge, larger
 from specscope_server.store.values import count, key
 

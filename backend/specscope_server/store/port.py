@@ -29,8 +29,8 @@ from specscope_server.store.model import (
     RequestFilter,
     RequestHidden,
     SeriesPoint,
-    Told,
 )
+from specscope_server.store.told import Told
 
 
 @dataclass(frozen=True, slots=True)

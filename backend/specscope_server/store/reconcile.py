@@ -16,8 +16,8 @@ from specscope_server.diagnosis.model import Difference, Reconciliation
 from specscope_server.store import rows as names
 from specscope_server.store import schema
 from specscope_server.store.facts import StoredEngine, StoredProcess
-from specscope_server.store.model import EngineCounts
 from specscope_server.store.states import UNTOLD
+from specscope_server.store.told import EngineCounts
 
 SAMPLE: Final = 1000
 """Newest requests of the window that are counted as compared or not; differing ones are looked up apart."""

@@ -8,8 +8,9 @@ from specscope import convention
 from sqlalchemy import ColumnElement, Row, Select, and_, case, literal, select
 
 from specscope_server.store import schema
-from specscope_server.store.model import EngineCounts, RequestRow, RequestTotals
+from specscope_server.store.model import RequestRow
 from specscope_server.store.rows import TOTALS
+from specscope_server.store.told import EngineCounts, RequestTotals
 from specscope_server.store.values import from_ns, optional_from_ns
 
 LOST = "lost"

@@ -12,7 +12,7 @@ from specscope.columns import CodecError
 from specscope.rollup import BUCKET_S, COUNT_FIELDS, bucket_start
 
 from specscope_server.store import hidden_rows
-from specscope_server.store.model import (
+from specscope_server.store.told import (
     Batch,
     Heartbeat,
     ProcessFacts,

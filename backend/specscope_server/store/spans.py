@@ -8,8 +8,8 @@ from typing import Final
 from sqlalchemy import Connection, and_, delete, func, or_, select, tuple_
 
 from specscope_server.store import schema
-from specscope_server.store.model import ForeignSpan
 from specscope_server.store.rows import Row
+from specscope_server.store.told import ForeignSpan
 
 OF_TRACE: Final = 500
 """Spans kept of one trace, those that start first. SGLang makes one a decode step at its finest level."""

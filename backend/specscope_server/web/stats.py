@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from specscope.rollup import Counts
 
-from specscope_server.store.model import RequestTotals
+from specscope_server.store.told import RequestTotals
 from specscope_server.web import format as f
 
 

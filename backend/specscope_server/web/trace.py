@@ -9,7 +9,8 @@ from typing import Final
 
 from specscope import convention, identity
 
-from specscope_server.store.model import ForeignSpan, RequestRow
+from specscope_server.store.model import RequestRow
+from specscope_server.store.told import ForeignSpan
 from specscope_server.store.values import to_ns
 
 MAX_DEPTH: Final = 12
