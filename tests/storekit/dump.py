@@ -35,8 +35,9 @@ def _rounded(value: Any) -> Any:
 
 
 def empty(url: str) -> None:
-    """Delete everything: every row hangs on a workspace."""
-    execute(url, delete(schema.workspace))
+    """Delete everything: every row hangs on a workspace, but chunks, which have no foreign key."""
+    for table in (schema.step_chunk, schema.workspace):
+        execute(url, delete(table))
 
 
 def execute(url: str, statement: Executable) -> None:

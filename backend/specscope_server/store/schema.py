@@ -9,7 +9,8 @@ Absent is ``NULL`` (numbers) or empty (text): merges never overwrite what is kno
 from __future__ import annotations
 
 from specscope.rollup import COUNT_FIELDS
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, LargeBinary, Table
+from sqlalchemy import DDL, BigInteger, Column, Double, ForeignKey, Index, Integer, LargeBinary, Table
+from sqlalchemy.event import listen
 
 from specscope_server.store.schema_conclusions import alert_event, alert_state, delivery, finding
 from specscope_server.store.schema_hidden import hidden_stat, request_text
@@ -55,6 +56,9 @@ __all__ = [
     "step_chunk",
     "workspace",
 ]
+
+DEFAULT_PARTITION = "step_chunk_default"
+"""Of PostgreSQL: holds chunks of days without a partition, also those of absurd times."""
 
 DIFFERING = "engine_verify_steps <> verify_steps OR engine_accepted <> accepted"
 """Condition on requests whose engine counts other totals than we do; NULL, not true, where it told none."""
@@ -202,6 +206,8 @@ request = Table(
     partial_index("request_differing", "engine_uid", "arrival_ns", "uid", where=DIFFERING),
 )
 
+# PostgreSQL keeps each UTC day in a partition of its own (partitions.py), so the start is part of the key.
+# No foreign key: checking one for each chunk costs more than the rest of its row; retention looks after them.
 step_chunk = Table(
     "step_chunk",
     metadata,
@@ -210,13 +216,18 @@ step_chunk = Table(
     key_column("process_uid"),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     int_column("first_step"),
-    int_column("start_ns"),
+    Column("start_ns", BigInteger, primary_key=True, autoincrement=False),
     int_column("end_ns"),
     Column("steps", LargeBinary, nullable=False),
     Column("extends", LargeBinary, nullable=False),
     Column("hidden", LargeBinary, nullable=True),
-    process_reference(),
     Index("step_chunk_by_end", "engine_uid", "end_ns"),
+    postgresql_partition_by="RANGE (start_ns)",
+)
+listen(
+    step_chunk,
+    "after_create",
+    DDL(f"CREATE TABLE {DEFAULT_PARTITION} PARTITION OF step_chunk DEFAULT").execute_if(dialect="postgresql"),
 )
 
 
