@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from specscope_server import security
 from specscope_server.alerts.evaluator import Evaluator
 from specscope_server.api import errors
+from specscope_server.api import metrics as scraped
 from specscope_server.api.common import Parts
 from specscope_server.api.router import router as api
 from specscope_server.ingest import receiver as otlp
@@ -75,6 +76,7 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
         app.add_exception_handler(kind, _answer)
     otlp.install(app, receiver)
     app.include_router(api)
+    app.include_router(scraped.router)
     app.include_router(pages.router(store, judge_s=settings.judge_s))
     return app
 

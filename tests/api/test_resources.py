@@ -185,7 +185,10 @@ def test_series_has_one_point_and_no_zeros_for_gaps(told: Live) -> None:
 
 def test_status_counts_what_was_taken(told: Live) -> None:
     status = told.get("/api/v1/status")
-    assert status["ingest"]["traces"] == {"accepted": 8, "rejected": 0, "foreign": 0}
+    traces = status["ingest"]["traces"]
+    assert (traces["exports"], traces["accepted"], traces["rejected"], traces["foreign"]) == (1, 8, 0, 0)
+    assert traces["bytes"] > 1000
+    assert status["ingest"]["commit"]["count"] == status["ingest"]["lag"]["count"] == 2
     assert status["ingest"]["metrics"]["accepted"] == 11
     assert (status["ingest"]["waiting"], status["ingest"]["waiting_bytes"]) == (0, 0)
     assert status["capabilities"]["durable_commit"] is True

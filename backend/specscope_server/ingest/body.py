@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -42,6 +42,8 @@ class Admission:
         self._requests, self._bytes = requests, total_bytes
         self.waiting = 0
         self.waiting_bytes = 0
+        self.tell: Callable[[int, int], None] = lambda _exports, _bytes: None
+        """Is called with both whenever they change."""
 
     @contextmanager
     def enter(self) -> Generator[Ticket]:
@@ -53,12 +55,14 @@ class Admission:
         if self.waiting >= self._requests:
             raise Refusal(429, f"{self.waiting} exports are waiting to be stored already; try again")
         self.waiting += 1
+        self.tell(self.waiting, self.waiting_bytes)
         ticket = Ticket(self)
         try:
             yield ticket
         finally:
             self.waiting -= 1
             self.waiting_bytes -= ticket.size
+            self.tell(self.waiting, self.waiting_bytes)
 
     def hold(self, size: int) -> None:
         """Count ``size`` more bytes.
@@ -69,6 +73,7 @@ class Admission:
         if self.waiting_bytes + size > self._bytes:
             raise Refusal(429, f"{self.waiting_bytes} bytes are waiting to be stored already; try again")
         self.waiting_bytes += size
+        self.tell(self.waiting, self.waiting_bytes)
 
 
 @dataclass(slots=True)

@@ -80,6 +80,7 @@ class Receiver:
         """Take exports within ``limits`` while ``admission`` lets them in."""
         self.stats = IngestStats()
         self.limits, self.admission = limits, admission
+        admission.tell = self.stats.waiting
         self._store = store
         self._decoders = CapacityLimiter(DECODERS)
         self._writers = CapacityLimiter(WRITERS)
@@ -112,10 +113,11 @@ class Receiver:
                 self._decode, sent, encoding, form, signal, limiter=self._decoders
             )
             # What waits for the database is the inflated content, which gzip can make a thousandfold.
-            ticket.hold(max(0, size - len(sent)))
+            wire = len(sent)
+            ticket.hold(max(0, size - wire))
             del sent
             await self._write(batches)
-        self.stats.add(signal.name, tally)
+        self.stats.add(signal.name, tally, size=wire)
         message = tally.explain()
         if tally.rejected and not tally.accepted and not tally.foreign:
             raise Refusal(400, message)
@@ -138,7 +140,9 @@ class Receiver:
         if not batches:
             return
         try:
-            await to_thread.run_sync(self._store.write, batches, datetime.now(UTC), limiter=self._writers)
+            await to_thread.run_sync(
+                self.stats.commit, self._store, batches, datetime.now(UTC), limiter=self._writers
+            )
         except Unavailable as error:
             raise Refusal(503, f"not stored: {error}") from error
         except Refused as error:
