@@ -43,6 +43,7 @@ SPAN_RANKS: Final = "spec_decode.ranks"
 GEN_AI_OPERATION: Final = "gen_ai.operation.name"
 GEN_AI_PROVIDER: Final = "gen_ai.provider.name"
 GEN_AI_REQUEST_ID: Final = "gen_ai.request.id"  # the rid the caller or engine chose; not unique
+GEN_AI_RESPONSE_ID: Final = "gen_ai.response.id"  # id of the answer, where it is known and not the rid
 GEN_AI_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 GEN_AI_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 GEN_AI_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"

@@ -256,6 +256,7 @@ def _report(span: Span, attributes: Attributes) -> RequestReport:
         parent_span_id=_caller(span),
         state=state,
         kind=attributes.choice(c.REQUEST_KIND, c.REQUEST_KINDS, ""),  # unknown where its start was not seen
+        response_id=attributes.text(c.GEN_AI_RESPONSE_ID),
         model=attributes.text(c.MODEL),
         arrival_ns=attributes.integer(c.REQUEST_ARRIVAL, MAX_TIME_NS, low=1) or start,
         end_ns=time_ns(span.end_time_unix_nano, "the span's end") if ended else None,

@@ -11,10 +11,11 @@ from specscope import chunks, convention, ledger
 from specscope.columns import CodecError
 from specscope.rollup import BUCKET_S, COUNT_FIELDS, bucket_start
 
-from specscope_server.store import hidden_rows
+from specscope_server.store import hidden_rows, trace_rows
 from specscope_server.store.told import (
     Batch,
     Heartbeat,
+    LogBatch,
     ProcessFacts,
     RequestReport,
     RequestTotals,
@@ -75,6 +76,7 @@ class Rows:
     prompts: list[Row] = field(default_factory=list[Row])
     ranks: list[Row] = field(default_factory=list[Row])
     spans: list[Row] = field(default_factory=list[Row])
+    logs: list[Row] = field(default_factory=list[Row])
     rollups: dict[tuple[str, str, int], list[Row]] = field(
         default_factory=dict[tuple[str, str, int], list[Row]]
     )
@@ -93,33 +95,19 @@ def rows_of(batches: Iterable[Told], received_ns: int) -> Rows:
     """
     rows = Rows()
     for batch in batches:
-        if isinstance(batch, SpanBatch):
-            _spans(rows, batch, received_ns)
-        else:
+        if isinstance(batch, Batch):
             _Translation(rows, batch, received_ns).run()
+        else:
+            _of_other_tools(rows, batch, received_ns)
     return rows
 
 
-def _spans(rows: Rows, batch: SpanBatch, received_ns: int) -> None:
-    workspace = key(batch.workspace)
-    rows.workspaces.append({"name": workspace, "created_ns": received_ns})
-    for span in batch.spans:
-        rows.spans.append(
-            {
-                "workspace": workspace,
-                "trace_id": key(span.trace_id),
-                "span_id": key(span.span_id),
-                "parent_id": key(span.parent_id),
-                "name": clean(span.name),
-                "service": clean(span.service),
-                "scope": clean(span.scope),
-                "start_ns": span.start_ns,
-                "end_ns": span.end_ns,
-                "received_ns": received_ns,
-                "failed": int(span.failed),
-                "attributes": span.attributes,
-            }
-        )
+def _of_other_tools(rows: Rows, batch: SpanBatch | LogBatch, received_ns: int) -> None:
+    rows.workspaces.append({"name": key(batch.workspace), "created_ns": received_ns})
+    if isinstance(batch, SpanBatch):
+        rows.spans += trace_rows.span_rows(batch, received_ns)
+    else:
+        rows.logs += trace_rows.log_rows(batch, received_ns)
 
 
 class _Translation:
@@ -291,6 +279,7 @@ class _Translation:
                 "boundaries_rank": 0 if report.boundaries is None else 1 + 2 * passes + ended,
                 "short": _short(report),
                 "parent_span_id": key(report.parent_span_id),
+                "response_id": clean(report.response_id),
             }
             | totals
         )

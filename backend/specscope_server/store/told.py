@@ -121,6 +121,8 @@ class RequestReport:
     """Hex; empty where the request came without a trace context."""
     engine: EngineCounts | None = None
     """``None``: not told, or told without totals of ours that are whole."""
+    response_id: str = ""
+    """Id of the answer, where it was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,9 @@ class ForeignSpan:
     end_ns: int
     failed: bool
     attributes: Mapping[str, Any]
+    request_id: str = ""
+    """Which request it says it is of; after an ellipsis: only the end of the id. Empty: it does not say."""
+    response_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,32 @@ class SpanBatch:
 
     workspace: str
     spans: tuple[ForeignSpan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """A log record of a trace. ``record_id`` is a hash of all of it; ``time_ns`` 0: it has no time.
+
+    ``severity`` is OTLP's number from 1 (finest trace) to 24 (fatal); 0: not told.
+    """
+
+    trace_id: str
+    record_id: str
+    span_id: str
+    time_ns: int
+    severity: int
+    service: str
+    scope: str
+    body: str
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Log records in one export, of a workspace."""
+
+    workspace: str
+    records: tuple[LogRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,5 +243,5 @@ class Batch:
     prompts: tuple[PromptText, ...] = ()
 
 
-Told = Batch | SpanBatch
+Told = Batch | SpanBatch | LogBatch
 """What an export may hold."""

@@ -13,7 +13,7 @@ from specscope import convention
 from specscope.rollup import COUNT_FIELDS
 from sqlalchemy import ColumnElement, Connection, and_, case, or_, tuple_
 
-from specscope_server.store import hidden_rows, ranks, schema, spans
+from specscope_server.store import hidden_rows, logs, ranks, schema, spans
 from specscope_server.store.rows import PROCESS_TEXTS, TOTALS, Row, Rows
 from specscope_server.store.upsert import Insert, Merge, Upsert, insert, larger, smaller
 
@@ -41,7 +41,10 @@ def _state(stored: ColumnElement[Any], told: ColumnElement[Any]) -> ColumnElemen
     )
 
 
-_TEXTS = ("process_uid", "rid", "trace_id", "parent_span_id", "kind", "model", "finish_reason")
+_TEXTS = (
+    *("process_uid", "rid", "trace_id", "parent_span_id", "response_id"),
+    *("kind", "model", "finish_reason"),
+)
 _NUMBERS = (
     *("end_ns", "last_received_ns", "prompt_tokens", "output_tokens", "cached_tokens", "max_tokens"),
     *("engine_verify_steps", "engine_accepted"),
@@ -105,6 +108,7 @@ _TABLES: tuple[tuple[Upsert, Callable[[Rows], Sequence[Row]]], ...] = (
     (Upsert(schema.request_text, _PROMPT, where=_other_prompt), lambda rows: rows.prompts),
     (Upsert(schema.rank_steps), lambda rows: rows.ranks),
     (Upsert(schema.span), lambda rows: rows.spans),
+    (Upsert(schema.log_record), lambda rows: rows.logs),
 )
 _ADD = Upsert(schema.rollup_10s, _SUMS)
 _ADD_MINUTE = Upsert(schema.rollup_60s, _SUMS)
@@ -117,6 +121,7 @@ def write(connection: Connection, rows: Rows) -> None:
         upsert.run(connection, of(rows))
     ranks.forget(connection, rows.ranks)
     spans.forget(connection, rows.spans)
+    logs.forget(connection, rows.logs)
     if rows.rollups:
         _add_rollups(connection, rows)
 

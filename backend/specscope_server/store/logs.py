@@ -1,0 +1,53 @@
+"""Log records of traces: kept beside the spans, bounded per trace and per workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from sqlalchemy import Connection, select
+
+from specscope_server.store import schema
+from specscope_server.store.bounded import Bounded
+from specscope_server.store.told import LogRecord
+
+OF_TRACE: Final = 500
+"""Records kept of one trace, the first ones by their time."""
+OF_WORKSPACE: Final = 50_000
+"""Records kept of a workspace, those received last: up to 7 kB each, most some hundred bytes."""
+_T = schema.log_record.c
+_BOUNDED: Final = Bounded(schema.log_record, name="record_id", by="time_ns")
+
+
+def forget(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Delete what is beyond the bounds in the traces and workspaces that these rows are of."""
+    _BOUNDED.forget(connection, rows, OF_TRACE, OF_WORKSPACE)
+
+
+def logs_of_traces(
+    connection: Connection, workspace: str, trace_ids: Collection[str]
+) -> tuple[LogRecord, ...]:
+    """Return the records of some traces, by time; as many as are kept of one."""
+    known = [trace_id for trace_id in trace_ids if trace_id]
+    if not known:
+        return ()
+    found = connection.execute(
+        select(schema.log_record)
+        .where(_T.workspace == workspace, _T.trace_id.in_(known))
+        .order_by(_T.time_ns, _T.record_id)
+        .limit(OF_TRACE)
+    )
+    return tuple(
+        LogRecord(
+            trace_id=row.trace_id,
+            record_id=row.record_id,
+            span_id=row.span_id,
+            time_ns=row.time_ns,
+            severity=row.severity,
+            service=row.service,
+            scope=row.scope,
+            body=row.body,
+            attributes=row.attributes,
+        )
+        for row in found
+    )
