@@ -3,7 +3,7 @@
 PYTHON ?= python3
 SCRIPT := $(PYTHON) -m scripts
 
-.PHONY: help demo test test-all chaos gpu-check bench-tracer compose-test lint format train-tiny prompts clean
+.PHONY: help demo test test-all chaos crash-test fuzz gpu-check bench-tracer bench-server compose-test lint format train-tiny prompts clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -21,6 +21,14 @@ test-all: ## the slow tests as well, then the compose stack
 chaos: ## what must never harm an engine: a real one under every kind of trouble (ARGS="..." goes to pytest)
 	@$(SCRIPT).checks --slow --only tests -- -m chaos tests/chaos $(ARGS)
 
+crash-test: ## kill -9 the loaded server 100 times on each store; nothing acknowledged may be lost (ARGS="--kills 9 --seed 1")
+	@$(SCRIPT).project_env server postgres dev
+	@cd tests && ../.venv/bin/python -m crash $(ARGS)
+
+fuzz: ## a million hostile exports and packed blobs, then sizes doubled (ARGS="--cases 10000 --seed 1")
+	@$(SCRIPT).project_env server postgres dev fuzz
+	@cd tests && ../.venv/bin/python -m fuzz $(ARGS)
+
 gpu-check: ## our kernels, ring and graph buffers on a CUDA device, 5 minutes; skipped where there is none (GPU_PYTHON=...)
 	@$(SCRIPT).gpu_check
 
@@ -31,6 +39,10 @@ bench-tracer: ## what the tracer costs: engine thread, GIL, exporter, wire, thro
 	@.venv/bin/python benchmarks/tracer/record_path.py
 	@.venv/bin/python benchmarks/tracer/wire_size.py
 	@.venv/bin/python benchmarks/tracer/paired.py
+
+bench-server: ## speed of receiver, stores and queries, and the same traffic into Arize Phoenix (ARGS="--steps 100M")
+	@$(SCRIPT).project_env server postgres dev
+	@.venv/bin/python -m benchmarks.server $(ARGS)
 
 compose-test: ## docker-compose.yml for real, on a Docker daemon of its own (root)
 	@$(SCRIPT).project_env server postgres dev
