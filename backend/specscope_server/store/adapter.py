@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 
@@ -14,8 +14,10 @@ from specscope_server.store import alerts as alerting
 from specscope_server.store import findings as found
 from specscope_server.store import references
 from specscope_server.store.database import Database
+from specscope_server.store.housekeeping import Housekeeping
+from specscope_server.store.keep import NOTHING_GOES, Keep
 from specscope_server.store.model import AlertRow, DeliveryRow
-from specscope_server.store.port import Capabilities, NewDelivery
+from specscope_server.store.port import Capabilities, Lease, NewDelivery, Pruned
 from specscope_server.store.reads import SqlReads
 from specscope_server.store.rows import rows_of
 from specscope_server.store.told import Told
@@ -26,19 +28,41 @@ from specscope_server.store.write import write
 class SqlStore(SqlReads):
     """A :class:`specscope_server.store.port.Store` on a SQL database."""
 
-    def __init__(self, database: Database, clock: Callable[[], int]) -> None:
+    def __init__(self, database: Database, clock: Callable[[], int], keep: Keep = NOTHING_GOES) -> None:
         """Serve a database whose schema is up to date; ``clock`` tells ns since 1970."""
         super().__init__(database.read, clock)
         self._database = database
+        self._housekeeping = Housekeeping(database, keep)
 
     @property
     def capabilities(self) -> Capabilities:
         """Say what the database can do."""
         return self._database.capabilities
 
+    @property
+    def keep(self) -> Keep:
+        """See the port."""
+        return self._housekeeping.keep
+
     def close(self) -> None:
         """Release connections; idempotent."""
         self._database.close()
+
+    def lease(self, name: str) -> Lease:
+        """See the port."""
+        return self._database.lease(name)
+
+    def prune(self, now: datetime) -> Iterator[Pruned]:
+        """See the port."""
+        return self._housekeeping.prune(now)
+
+    def would_prune(self, now: datetime) -> Mapping[str, int]:
+        """See the port."""
+        return self._housekeeping.would_prune(now)
+
+    def shrink(self, now: datetime) -> Iterator[Pruned]:
+        """See the port."""
+        return self._housekeeping.shrink(now)
 
     def write(self, batches: Sequence[Told], received: datetime) -> None:
         """See the port."""

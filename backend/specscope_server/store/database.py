@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
-from specscope_server.store.port import Capabilities
+from specscope_server.store.port import Capabilities, Lease
 
 Job = Callable[[Connection], None]
 """Statements of one transaction. It may run more than once, so it keeps no state of its own."""
@@ -48,6 +48,18 @@ class Database(Protocol):
 
         Raises:
             StoreError: nothing of this job was stored.
+        """
+        ...
+
+    def lease(self, name: str) -> Lease:
+        """Return what one at a time of all that use the database holds, by name."""
+        ...
+
+    def vacuum(self) -> None:
+        """Give the disk what deleted rows took, as far as the database can, and count its rows anew.
+
+        Raises:
+            StoreError: it cannot be done now.
         """
         ...
 

@@ -47,7 +47,7 @@ def translate(error: SQLAlchemyError, place: str) -> StoreError:
     if not isinstance(error, DBAPIError) or error.orig is None:
         return StoreError(f"{place}: {_first_line(error)}")
     if isinstance(error.orig, sqlite3.Error):
-        return _of_sqlite(error.orig, place)
+        return of_sqlite(error.orig, place)
     state, text = sqlstate(error), _first_line(error.orig)
     if isinstance(error, DataError) and not state:  # psycopg itself, e.g. of a NUL in a text
         return Refused(f"{place} refused a value: {text}")
@@ -58,7 +58,8 @@ def translate(error: SQLAlchemyError, place: str) -> StoreError:
     return StoreError(f"{place}: {text} (SQLSTATE {state})")
 
 
-def _of_sqlite(error: sqlite3.Error, place: str) -> StoreError:
+def of_sqlite(error: sqlite3.Error, place: str) -> StoreError:
+    """Return the store's error for one of the sqlite3 module."""
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF  # the low byte is the primary code
     if code in _SQLITE_ADVICE:
         return Unavailable(f"{place} cannot be used now: {error}; {_SQLITE_ADVICE[code]}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
-
-from specscope_server.store.values import to_ns
 
 FOREVER: Final = 0
 DAY_NS: Final = 86_400 * 1_000_000_000
 GIB: Final = 1 << 30
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,9 @@ class Keep:
 
     def before(self, days: int, now: datetime) -> int | None:
         """Return the time, ns since 1970, before which things of an age go; ``None``: they never do."""
-        return None if days == FOREVER else max(0, to_ns(now - timedelta(days=days)))
+        if days == FOREVER:
+            return None
+        return max(0, (now - timedelta(days=days) - _EPOCH) // timedelta(microseconds=1) * 1000)
 
     def oldest(self, now: datetime) -> Oldest:
         """Return what is too old to be taken at a time."""

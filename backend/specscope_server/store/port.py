@@ -5,7 +5,7 @@ All methods are synchronous and thread-safe; the web layer calls them in worker 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +16,7 @@ from specscope.reference_file import Facts, Stored
 from specscope.rollup import Counts
 
 from specscope_server.diagnosis.model import Evidence, Finding
+from specscope_server.store.keep import Keep
 from specscope_server.store.model import (
     AlertRow,
     DeliveryRow,
@@ -38,7 +39,39 @@ class Capabilities:
     """What an adapter can do; the zero value is least capable."""
 
     several_servers: bool = False
+    """Servers on several machines may share the database."""
     durable_commit: bool = False
+    """What was acknowledged survives a loss of power."""
+    copy: bool = False
+    """Rows come in by bulk copy."""
+    partitions: bool = False
+    """Old chunks go a day at a time, at no cost by the row."""
+    size_known: bool = False
+    """It can tell its size, so a size cap holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What one step of housekeeping deleted: rows of a table or (about so many) a whole partition."""
+
+    table: str
+    rows: int
+
+
+class Lease(Protocol):
+    """What one server at a time holds. It is lost when its process or its connection ends."""
+
+    def hold(self) -> bool:
+        """Take it, or make sure that it is still held; say whether it is. Never waits for another holder.
+
+        Raises:
+            Unavailable: it cannot be told, so it is not held.
+        """
+        ...
+
+    def release(self) -> None:
+        """Let another have it; idempotent."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +219,44 @@ class Store(Reads, Protocol):
         """Say what this adapter can do."""
         ...
 
+    @property
+    def keep(self) -> Keep:
+        """Say how long what is stored is kept; :meth:`write` refuses what is older."""
+        ...
+
     def close(self) -> None:
         """Release connections; idempotent."""
+        ...
+
+    def lease(self, name: str) -> Lease:
+        """Return the lease of a name: of all that work on this database one holds it. Release it yourself."""
+        ...
+
+    # housekeeping
+    def prune(self, now: datetime) -> Iterator[Pruned]:
+        """Delete what is older than :attr:`keep` says, oldest first, then as :meth:`shrink`.
+
+        Each item asked for is one short transaction; between two of them others write.
+
+        Raises:
+            StoreError: the database cannot serve; what was done before stays done.
+        """
+        ...
+
+    def would_prune(self, now: datetime) -> Mapping[str, int]:
+        """Return how many rows :meth:`prune` would delete for their age, by table or partition.
+
+        Raises:
+            StoreError: the database cannot serve.
+        """
+        ...
+
+    def shrink(self, now: datetime) -> Iterator[Pruned]:
+        """Delete the oldest chunks while the database is larger than :attr:`keep` allows.
+
+        Raises:
+            StoreError: the database cannot serve; what was done before stays done.
+        """
         ...
 
     # writes

@@ -11,9 +11,11 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from specscope_server.store import copying
 from specscope_server.store.database import Job
 from specscope_server.store.errors import may_repeat, translated
-from specscope_server.store.port import Capabilities, StoreError
+from specscope_server.store.leases import AdvisoryLease
+from specscope_server.store.port import Capabilities, Lease, StoreError
 from specscope_server.store.where import where
 
 MIGRATION_LOCK = 0x5370_6563_5363_6F70
@@ -43,6 +45,7 @@ def _engine(url: URL) -> Engine:
         connection.commit()
 
     _ = prepare
+    copying.follow(engine)
     return engine
 
 
@@ -58,7 +61,10 @@ class PostgresDatabase:
         if importlib.util.find_spec("psycopg") is None:
             raise StoreError("PostgreSQL needs a driver; install it with: pip install 'specscope[postgres]'")
         self.place = where(url)
-        self.capabilities = Capabilities(several_servers=True, durable_commit=True)
+        self.capabilities = Capabilities(
+            several_servers=True, durable_commit=True, partitions=True, size_known=True
+        )
+        self._url = url
         self._engine = _engine(url)
         self._reading = self._engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -103,6 +109,24 @@ class PostgresDatabase:
                         continue
                     raise
                 return
+
+    def lease(self, name: str) -> Lease:
+        """Return what one server at a time of all that use the database holds, by name."""
+        return AdvisoryLease(self._url, name, self.place)
+
+    def vacuum(self) -> None:
+        """Let new rows have what deleted ones took, and count the rows anew; others go on meanwhile.
+
+        Raises:
+            StoreError: it cannot be done now.
+        """
+        engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        with translated(self.place), engine.connect() as connection:
+            connection.execute(text("SET statement_timeout = 0"))
+            try:
+                connection.execute(text("VACUUM (ANALYZE)"))
+            finally:
+                connection.invalidate()  # its setting must not come back with it
 
     def close(self) -> None:
         """Close all connections; idempotent."""

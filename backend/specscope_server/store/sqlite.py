@@ -15,8 +15,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from specscope_server.store.database import Job
-from specscope_server.store.errors import translated
-from specscope_server.store.port import Capabilities, Refused, StoreError
+from specscope_server.store.errors import of_sqlite, translated
+from specscope_server.store.leases import FileLease
+from specscope_server.store.port import Capabilities, Lease, Refused, StoreError
 from specscope_server.store.where import where
 
 BUSY_MS = 5000
@@ -24,12 +25,12 @@ _GROUP = 64
 """Jobs in one commit at most: bounds how long the first of them waits."""
 
 
-def _writer_pragmas(connection: sqlite3.Connection) -> None:
+def _writer_pragmas(connection: sqlite3.Connection, *, durable: bool) -> None:
     for pragma in (
         # Wait for another process (a backup, the sqlite3 shell) instead of failing at once.
         f"busy_timeout = {BUSY_MS}",
         # An acknowledged record survives power loss: FULL syncs the log at each commit, NORMAL does not.
-        "synchronous = FULL",
+        f"synchronous = {'FULL' if durable else 'NORMAL'}",
         # SQLite does not check REFERENCES unless told, per connection.
         "foreign_keys = ON",
         # Give the log's disk space back after a burst; 64 MiB is about half a million steps.
@@ -67,7 +68,7 @@ def _reader_pragmas(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _engine(url: URL, *, writer: bool) -> Engine:
+def _engine(url: URL, *, writer: bool, durable: bool) -> Engine:
     size = 1 if writer else 8
     engine = create_engine(
         url,
@@ -80,7 +81,10 @@ def _engine(url: URL, *, writer: bool) -> Engine:
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
-        (_writer_pragmas if writer else _reader_pragmas)(connection)
+        if writer:
+            _writer_pragmas(connection, durable=durable)
+        else:
+            _reader_pragmas(connection)
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -102,14 +106,14 @@ class _Entry:
 class SqliteDatabase:
     """A SQLite file. Commits are grouped: calls that wait for the disk at the same time share one sync."""
 
-    def __init__(self, url: URL) -> None:
-        """Name the file; it is opened at the first use.
+    def __init__(self, url: URL, durable: bool = True) -> None:
+        """Name the file; it is opened at the first use. Not ``durable``: a commit does not wait for the disk.
 
         Raises:
             StoreError: its directory does not exist or it is not a file.
         """
         self.place = where(url)
-        self.capabilities = Capabilities(several_servers=False, durable_commit=True)
+        self.capabilities = Capabilities(durable_commit=durable, size_known=True)
         path = Path(url.database or "").absolute()
         if path.is_dir():
             raise StoreError(f"{path} is a directory; name a file in it, e.g. --db sqlite:///specscope.db")
@@ -117,8 +121,9 @@ class SqliteDatabase:
             raise StoreError(
                 f"directory {path.parent} does not exist; create it or name another file with --db"
             )
-        self._writing = _engine(url, writer=True)
-        self._reading = _engine(url, writer=False)
+        self._path = path
+        self._writing = _engine(url, writer=True, durable=durable)
+        self._reading = _engine(url, writer=False, durable=durable)
         self._waiting: deque[_Entry] = deque()
         self._turn = threading.Lock()
 
@@ -182,6 +187,28 @@ class SqliteDatabase:
             entry.error = error
         else:
             savepoint.commit()
+
+    def lease(self, name: str) -> Lease:
+        """Return what one process at a time of all that use the file holds, by name."""
+        return FileLease(self._path.with_name(f"{self._path.name}.{name}.lock"))
+
+    def vacuum(self) -> None:
+        """Write the file anew without its free pages; needs as much free disk as it takes, and no other user.
+
+        Raises:
+            StoreError: it cannot be done now.
+        """
+        with self._turn, translated(self.place):
+            connection = self._writing.raw_connection()
+            try:
+                cursor = connection.cursor()
+                for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)", "ANALYZE"):
+                    cursor.execute(statement)
+                cursor.close()
+            except sqlite3.Error as error:
+                raise of_sqlite(error, self.place) from error
+            finally:
+                connection.close()
 
     def close(self) -> None:
         """Close all connections; idempotent."""
