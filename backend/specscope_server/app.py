@@ -18,8 +18,9 @@ from specscope_server.api import errors
 from specscope_server.api import metrics as scraped
 from specscope_server.api.common import Parts
 from specscope_server.api.router import router as api
-from specscope_server.ingest import receiver as otlp
+from specscope_server.ingest import otlp_http
 from specscope_server.ingest.body import Admission, Limits
+from specscope_server.ingest.otlp_grpc import listening
 from specscope_server.ingest.receiver import Receiver
 from specscope_server.settings import ServerSettings
 from specscope_server.store.port import Store, StoreError
@@ -45,7 +46,7 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     admission = Admission(
         settings.waiting_exports, max(64 * _MIB, 2 * (limits.wire_bytes + limits.raw_bytes))
     )
-    receiver = Receiver(store, limits, admission)
+    receiver = Receiver(store, limits, admission, token=settings.ingest_token)
 
     evaluator = Evaluator(store, settings.notify, window_s=settings.judge_s, base_url=settings.public_url)
 
@@ -53,7 +54,8 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
         watching = asyncio.create_task(evaluator.run(), name="evaluator")
         try:
-            yield
+            async with listening(receiver, settings.grpc_address, settings.tls_cert, settings.tls_key):
+                yield
         finally:
             await evaluator.stop()
             await watching
@@ -74,7 +76,7 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     app.add_middleware(security.SecurityHeaders)
     for kind in (errors.ApiError, RequestValidationError, StoreError, HTTPException, Exception):
         app.add_exception_handler(kind, _answer)
-    otlp.install(app, receiver)
+    otlp_http.install(app, receiver)
     app.include_router(api)
     app.include_router(scraped.router)
     app.include_router(pages.router(store, judge_s=settings.judge_s))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import Final
+from typing import Any, Final
 
-from specscope_server.settings import DEFAULT_PORT, HOST, PORT
+from specscope_server.settings import DEFAULT_GRPC_PORT, DEFAULT_PORT, GRPC_PORT, HOST, PORT
 
 BACKLOG: Final = 512
 """Connections the system holds while the server is busy; one for each tracer process that starts at once."""
@@ -32,6 +32,51 @@ def parse_port(text: str) -> int:
     return int(text)
 
 
+def parse_grpc_port(text: str) -> int | None:
+    """Return a port number, ``None`` for ``off``; empty, or set by Kubernetes, is the default.
+
+    Raises:
+        ListenError: it is neither.
+    """
+    if text == "off":
+        return None
+    if not text or text.startswith("tcp://"):
+        return DEFAULT_GRPC_PORT
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise ListenError(
+            f"{text!r} is not a port: give --grpc-port ({GRPC_PORT}) a number from 0 to 65535, or off"
+        )
+    return int(text)
+
+
+def reserve(host: str, port: int) -> socket.socket:
+    """Return a socket that holds a port for gRPC, which listens there by itself, once in each process.
+
+    gRPC shares its port with whoever asks for that, so that another server of the same user could take a part
+    of the exports: the port is first tried without sharing.
+
+    Raises:
+        ListenError: the port is taken or not allowed, or the host is none of this machine's.
+    """
+    try:
+        family, _, _, _, address = _resolved(host, port)
+        with socket.create_server(address[:2], family=family) as alone:
+            address = alone.getsockname()
+        held = socket.socket(family, socket.SOCK_STREAM)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(address)
+    except (OSError, UnicodeError) as error:
+        raise ListenError(_advice(host, port, error, "--grpc-port", GRPC_PORT)) from error
+    return held
+
+
+def address_of(held: socket.socket) -> str:
+    """Return ``host:port`` of a socket as gRPC takes it."""
+    host, port = held.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket.
 
@@ -39,25 +84,30 @@ def listen(host: str, port: int) -> socket.socket:
         ListenError: the port is taken or not allowed, or the host is none of this machine's.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        family, _, _, _, address = _resolved(host, port)
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
-        raise ListenError(_advice(host, port, error)) from error
+        raise ListenError(_advice(host, port, error, "--port", PORT)) from error
 
 
-def _advice(host: str, port: int, error: Exception) -> str:
+def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, int, int, str, tuple[Any, ...]]:
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+
+
+def _advice(host: str, port: int, error: Exception, option: str, variable: str) -> str:
     code = error.errno if isinstance(error, OSError) else None
     if code == errno.EADDRINUSE:
-        return f"port {port} on {host} is taken: choose another with --port ({PORT}), or stop what uses it"
+        return (
+            f"port {port} on {host} is taken: choose another with {option} ({variable}), or stop what uses it"
+        )
     if code == errno.EACCES:
-        return f"this user may not listen on port {port}: choose one from 1024 on with --port ({PORT})"
+        return f"this user may not listen on port {port}: choose one from 1024 on with {option} ({variable})"
     if code == errno.EADDRNOTAVAIL or isinstance(error, (socket.gaierror, UnicodeError)):
         return f"{host} is no address of this machine: choose another with --host ({HOST})"
-    return f"cannot listen on {host}, port {port}: {error}. Change them with --host and --port"
+    return f"cannot listen on {host}, port {port}: {error}. Change them with --host and {option}"
 
 
-def url_of(listener: socket.socket, host: str) -> str:
+def url_of(listener: socket.socket, host: str, *, tls: bool = False) -> str:
     """Return the URL under which a socket is reached."""
-    port = listener.getsockname()[1]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    port, scheme = listener.getsockname()[1], "https" if tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

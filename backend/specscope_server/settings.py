@@ -9,10 +9,12 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 DB: Final = "SPECSCOPE_DB"
 """Database URL. Default: ``specscope.db`` in ``$XDG_DATA_HOME/specscope`` (``~/.local/share/specscope``)."""
@@ -28,17 +30,32 @@ TRUSTED_HOSTS: Final = "SPECSCOPE_SERVER_TRUSTED_HOSTS"
 """Names in ``Host`` headers that are answered besides this machine's own, separated by white space."""
 PUBLIC_URL: Final = "SPECSCOPE_SERVER_URL"
 """URL under which people reach this server, for links in notifications. Default: where it listens."""
+GRPC_PORT: Final = "SPECSCOPE_GRPC_PORT"
+"""Port for OTLP/gRPC, ``off`` for none, 0 for any free one. Default 4317, its own, if nobody has it."""
+TLS_CERT: Final = "SPECSCOPE_SERVER_TLS_CERT"
+"""PEM file of the certificate, with those above it, that HTTP and gRPC are served with. Default: no TLS."""
+TLS_KEY: Final = "SPECSCOPE_SERVER_TLS_KEY"
+"""PEM file of the certificate's private key, without a password."""
+INGEST_TOKEN_FILE: Final = "SPECSCOPE_SERVER_INGEST_TOKEN_FILE"
+"""File with the token that exports must bring. Default: none is asked for."""
+WORKERS: Final = "SPECSCOPE_SERVER_WORKERS"
+"""Processes that serve. Default 1."""
 MAX_BODY_MB: Final = "SPECSCOPE_SERVER_MAX_BODY_MB"
 """MiB of one export as sent. Default 16."""
 MAX_INFLATED_MB: Final = "SPECSCOPE_SERVER_MAX_INFLATED_MB"
 """MiB of one export after decompression. Default 32: hostile protobuf takes 30 times that to decode."""
 
 ALL_VARIABLES: Final = (
-    DB, HOST, PORT, ALLOW_UNAUTHENTICATED, NOTIFY, TRUSTED_HOSTS, PUBLIC_URL, MAX_BODY_MB, MAX_INFLATED_MB,
+    DB, HOST, PORT, GRPC_PORT, ALLOW_UNAUTHENTICATED, INGEST_TOKEN_FILE, TLS_CERT, TLS_KEY, NOTIFY,
+    TRUSTED_HOSTS, PUBLIC_URL, WORKERS, MAX_BODY_MB, MAX_INFLATED_MB,
 )  # fmt: skip
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 4318
+DEFAULT_GRPC_PORT: Final = 4317
+MIN_TOKEN: Final = 16
+"""Characters of an ingest token; fewer can be guessed."""
+MAX_WORKERS: Final = 64
 DEFAULT_BODY_MB: Final = 16
 DEFAULT_INFLATED_MB: Final = 32
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
@@ -59,6 +76,12 @@ class ServerSettings:
     notify: tuple[str, ...] = ()
     trusted_hosts: tuple[str, ...] = ()
     public_url: str = ""
+    grpc_address: str = ""
+    """``host:port`` for OTLP/gRPC, kept free for this server; empty: none."""
+    tls_cert: str = ""
+    tls_key: str = ""
+    ingest_token: str = field(default="", repr=False)
+    workers: int = 1
     max_body_mb: int = DEFAULT_BODY_MB
     max_inflated_mb: int = DEFAULT_INFLATED_MB
     body_seconds: float = 30.0
@@ -84,12 +107,20 @@ class ServerSettings:
             return (*LOOPBACK_NAMES, self.host, *self.trusted_hosts)
         return (*LOOPBACK_NAMES, *self.trusted_hosts) if self.trusted_hosts else ()
 
+    @property
+    def tls(self) -> bool:
+        """Say whether HTTP and gRPC are served with TLS."""
+        return bool(self.tls_cert)
+
     def check(self) -> None:
-        """Refuse an address that anyone could reach.
+        """Refuse an address that anyone could reach, and what cannot be meant.
 
         Raises:
-            SettingsError: it is no loopback address, and that was not asked for.
+            SettingsError: it is no loopback address, and that was not asked for; the public URL is none; the
+                certificate or its key is missing, cannot be read, or does not fit the other.
         """
+        _check_url(self.public_url)
+        _check_tls(self.tls_cert, self.tls_key)
         if not self.loopback and not self.allow_unauthenticated:
             raise SettingsError(
                 f"{self.host} can be reached from other machines, and whoever reaches it can read and write "
@@ -110,6 +141,64 @@ def is_loopback(host: str) -> bool:
     except (OSError, UnicodeError):
         return False
     return all(ipaddress.ip_address(entry[4][0]).is_loopback for entry in found)
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # its port is no number
+        sound = False
+    if url and not sound:
+        raise SettingsError(
+            f"{url!r} is no URL that a browser could open: give --url ({PUBLIC_URL}) one as "
+            "https://specscope.example"
+        )
+
+
+def _check_tls(cert: str, key: str) -> None:
+    if bool(cert) != bool(key):
+        raise SettingsError(
+            f"TLS takes both --tls-cert ({TLS_CERT}) and --tls-key ({TLS_KEY}): give both, or neither"
+        )
+    if not cert:
+        return
+
+    def password() -> str:  # instead of asking the terminal
+        raise SettingsError(
+            f"the private key in {key} has a password: give --tls-key ({TLS_KEY}) one without"
+        )
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password)
+    except OSError as error:
+        raise SettingsError(
+            f"TLS cannot be served with {cert} and {key}: {error}. Give --tls-cert ({TLS_CERT}) and "
+            f"--tls-key ({TLS_KEY}) PEM files of a certificate and of its own key"
+        ) from error
+
+
+def read_token(file: str) -> str:
+    """Return the ingest token that a file holds, without the white space around it; no file: no token.
+
+    Raises:
+        SettingsError: the file cannot be read, or it holds no sound token.
+    """
+    if not file:
+        return ""
+    try:
+        token = Path(file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"the ingest token cannot be read: {error}. Give --ingest-token-file ({INGEST_TOKEN_FILE}) a "
+            "file with one line of ASCII"
+        ) from error
+    if len(token) < MIN_TOKEN or len(token.split()) != 1 or not token.isprintable():
+        raise SettingsError(
+            f"{file} holds no token of at least {MIN_TOKEN} printable characters without a space: make one "
+            f"with `openssl rand -hex 32 > {file}`"
+        )
+    return token
 
 
 def default_database(environ: Mapping[str, str] | None = None) -> str:

@@ -11,7 +11,7 @@ from openapi_spec_validator import validate
 from serverkit.live import Live
 from specscope_server import settings as server_settings
 from specscope_server.api.router import PREFIX
-from specscope_server.ingest.receiver import SIGNALS
+from specscope_server.ingest.signals import SIGNALS
 from specscope_server.ingest.refusal import RPC_CODES
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"

@@ -57,7 +57,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, int, str]] = [
         code_pb2.INVALID_ARGUMENT,
         c.REQUEST_UID,
     ),
-    ("unsupported signal", {"path": "/v1/logs"}, 404, code_pb2.NOT_FOUND, "/v1/traces"),
+    ("unsupported signal", {"path": "/v1/profiles"}, 404, code_pb2.NOT_FOUND, "/v1/traces"),
     ("too large as sent", {"body": bytes(MIB + 1)}, 413, code_pb2.INVALID_ARGUMENT, "--max-body-mb"),
     (
         "too large inflated",
@@ -71,7 +71,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, int, str]] = [
         {"Content_Encoding": "deflate"},
         415,
         code_pb2.INVALID_ARGUMENT,
-        "Content-Encoding must be one of identity, gzip",
+        "Content-Encoding must be one of identity, gzip, zstd",
     ),
 ]
 
@@ -92,7 +92,7 @@ def test_refusal_is_a_status_in_protobuf_and_stores_nothing(
 
 
 def test_unsupported_encoding_names_the_supported_ones(live: Live) -> None:
-    assert post(live, Content_Encoding="deflate").headers["accept-encoding"] == "identity, gzip"
+    assert post(live, Content_Encoding="deflate").headers["accept-encoding"] == "identity, gzip, zstd"
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "", "multipart/form-data", "application/x-protobuf2"])

@@ -2,68 +2,130 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import random
+import threading
 import tracemalloc
 import zlib
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
+from backports import zstd
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from serverkit import otlp
-from specscope_server.ingest.body import Admission, gunzip
+from specscope_server.ingest.body import FEED, Admission, Arrived, Limits, Ticket, arriving, inflating
 from specscope_server.ingest.content import Format
 from specscope_server.ingest.decode import decode
+from specscope_server.ingest.inflate import STEP, Encoding, Inflater
 from specscope_server.ingest.refusal import Refusal
 
 
-def test_gunzip_reads_members_one_after_another() -> None:
-    assert gunzip(gzip.compress(b"one ") + gzip.compress(b"two"), 100) == b"one two"
+def packed_zstd(data: bytes, level: int = 3) -> bytes:
+    return zstd.compress(data, level)
 
 
-def test_gunzip_takes_exactly_the_limit_and_no_byte_more() -> None:
-    packed = gzip.compress(b"x" * 5_000_000)
-    assert len(gunzip(packed, 5_000_000)) == 5_000_000
+PACKERS = {Encoding.GZIP: gzip.compress, Encoding.ZSTD: packed_zstd}
+BOTH = pytest.mark.parametrize("encoding", PACKERS, ids=lambda e: e.value)
+
+
+def inflate(encoding: Encoding, data: bytes, limit: int, step: int = 1 << 30) -> bytes:
+    """Inflate a body that comes ``step`` bytes at a time."""
+    inflater = Inflater(encoding, limit)
+    for start in range(0, len(data), step):
+        inflater.feed(data[start : start + step])
+    return inflater.finish()
+
+
+@BOTH
+@pytest.mark.parametrize("step", [1, 7, 1 << 30])
+def test_frames_are_read_one_after_another_however_they_come(encoding: Encoding, step: int) -> None:
+    pack = PACKERS[encoding]
+    data = pack(b"one ") + pack(b"") + pack(b"two" * 1000)
+    assert inflate(encoding, data, 10_000, step) == b"one " + b"two" * 1000
+
+
+@BOTH
+@pytest.mark.parametrize("size", [STEP - 1, STEP, STEP + 1, 3 * STEP, 5_000_000])
+def test_takes_exactly_the_limit_and_no_byte_more(encoding: Encoding, size: int) -> None:
+    packed = PACKERS[encoding](b"x" * size)
+    assert len(inflate(encoding, packed, size)) == size
     with pytest.raises(Refusal) as caught:
-        gunzip(packed, 4_999_999)
+        inflate(encoding, packed, size - 1)
     assert caught.value.status == 413
 
 
-def test_bomb_is_never_inflated_past_the_limit() -> None:
-    bomb = gzip.compress(bytes(64 << 20), 1)
+@BOTH
+def test_bomb_is_stopped_within_a_step_of_the_limit(encoding: Encoding) -> None:
+    bomb = PACKERS[encoding](bytes(64 << 20), 1)
+    inflater = Inflater(encoding, 1 << 20)
     tracemalloc.start()
     try:
         with pytest.raises(Refusal):
-            gunzip(bomb, 1 << 20)
+            inflater.feed(bomb)
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
+    assert inflater.size <= (1 << 20) + STEP
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"plain", gzip.compress(b"hello" * 100)[:-1], gzip.compress(b"hello")[:5], zlib.compress(b"hello")],
-    ids=["not gzip", "trailer cut", "header cut", "zlib"],
-)
-def test_damaged_gzip_is_malformed(data: bytes) -> None:
+DAMAGED = {
+    "plain": b"plain text that is neither",
+    "gzip without its trailer": gzip.compress(b"hello" * 100)[:-1],
+    "half a gzip header": gzip.compress(b"hello")[:5],
+    "zlib": zlib.compress(b"hello"),
+    "zstd without its end": packed_zstd(bytes(range(256)) * 100)[:-1],
+    "half a zstd header": packed_zstd(b"hello")[:3],
+}
+
+
+@BOTH
+@pytest.mark.parametrize("what", DAMAGED)
+def test_what_is_damaged_or_another_encoding_is_malformed(encoding: Encoding, what: str) -> None:
     with pytest.raises(Refusal) as caught:
-        gunzip(data, 1000)
+        inflate(encoding, DAMAGED[what], 100_000, step=10)
+    assert caught.value.status == 400
+    assert encoding.value in caught.value.message
+
+
+def test_a_zstd_window_that_takes_more_memory_than_the_rfc_allows_is_refused() -> None:
+    packer = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
+    data = packer.compress(b"hello") + packer.flush()
+    with pytest.raises(Refusal) as caught:
+        inflate(Encoding.ZSTD, data, 100_000)
+    assert caught.value.status == 400
+    allowed = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 23})
+    assert inflate(Encoding.ZSTD, allowed.compress(b"hello") + allowed.flush(), 100) == b"hello"
+
+
+@BOTH
+def test_wrong_checksum_is_malformed(encoding: Encoding) -> None:
+    if encoding is Encoding.GZIP:
+        packed = bytearray(gzip.compress(b"hello"))
+        packed[-5] ^= 1
+    else:
+        packed = bytearray(zstd.compress(b"hello", options={zstd.CompressionParameter.checksum_flag: 1}))
+        packed[-1] ^= 1
+    with pytest.raises(Refusal) as caught:
+        inflate(encoding, bytes(packed), 1000)
     assert caught.value.status == 400
 
 
-def test_wrong_checksum_is_malformed() -> None:
-    packed = bytearray(gzip.compress(b"hello"))
-    packed[-5] ^= 1
+@BOTH
+def test_endless_frames_are_refused(encoding: Encoding) -> None:
     with pytest.raises(Refusal) as caught:
-        gunzip(bytes(packed), 1000)
+        inflate(encoding, PACKERS[encoding](b"") * 800_000, 1 << 20)
     assert caught.value.status == 400
 
 
-def test_endless_gzip_members_are_refused() -> None:
+def test_the_plain_body_has_the_same_limit() -> None:
+    assert inflate(Encoding.IDENTITY, b"abc", 3, step=1) == b"abc"
     with pytest.raises(Refusal) as caught:
-        gunzip(gzip.compress(b"") * 800_000, 1 << 20)
-    assert caught.value.status == 400
+        inflate(Encoding.IDENTITY, b"abcd", 3)
+    assert caught.value.status == 413
 
 
 def as_json(export: ExportTraceServiceRequest) -> dict[str, Any]:
@@ -151,3 +213,66 @@ def test_admission_gives_back_what_it_lent_even_after_a_refusal() -> None:
         with admission.enter(), pytest.raises(Refusal), admission.enter():
             pass
     assert (admission.waiting, admission.waiting_bytes) == (0, 0)
+
+
+class _Stuttering:
+    """A body in parts, as a slow sender's; ``held`` is what the ticket held when each part was asked for."""
+
+    def __init__(self, data: bytes, step: int, ticket: Ticket) -> None:
+        self.parts = [data[start : start + step] for start in range(0, len(data), step)]
+        self.ticket = ticket
+        self.held: list[int] = []
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        for part in self.parts:
+            self.held.append(self.ticket.size)
+            yield part
+
+
+async def _inflated(data: bytes, limits: Limits, admission: Admission) -> tuple[Arrived, list[int], set[int]]:
+    threads: set[int] = set()
+
+    async def elsewhere(feed: Callable[[bytes], None], part: bytes) -> None:
+        def step() -> None:
+            threads.add(threading.get_ident())
+            feed(part)
+
+        await asyncio.to_thread(step)
+
+    with admission.enter() as ticket:
+        stream = _Stuttering(data, 64 << 10, ticket)
+        parts = arriving(aiter(stream), None, limits, ticket)
+        arrived = await inflating(parts, Inflater(Encoding.GZIP, limits.raw_bytes), ticket, elsewhere)
+        return arrived, stream.held, threads
+
+
+LIMITS = Limits(wire_bytes=16 << 20, raw_bytes=32 << 20, seconds=30)
+
+
+def test_a_body_is_inflated_while_it_arrives_and_not_in_the_event_loop() -> None:
+    raw = random.Random(1).randbytes(3 << 20)
+    admission = Admission(1, 64 << 20)
+    arrived, held, threads = asyncio.run(_inflated(gzip.compress(raw), LIMITS, admission))
+    assert len(arrived.rest) < FEED
+    assert arrived.inflate() == raw
+    assert threads and threading.get_ident() not in threads
+    # What came was not kept beside what it became.
+    assert max(held) < len(raw) + 2 * FEED
+    assert (admission.waiting, admission.waiting_bytes) == (0, 0)
+
+
+def test_a_bomb_is_refused_before_the_rest_of_it_is_read() -> None:
+    bomb = gzip.compress(bytes(512 << 20), 1)
+    admission = Admission(1, 64 << 20)
+    with pytest.raises(Refusal) as caught:
+        asyncio.run(_inflated(bomb + bytes(8 << 20), LIMITS, admission))
+    assert caught.value.status == 413
+    assert (admission.waiting, admission.waiting_bytes) == (0, 0)
+
+
+def test_what_a_body_became_counts_against_what_may_wait() -> None:
+    noise = random.Random(1).randbytes(FEED)  # so that a first step is inflated before all has come
+    body = gzip.compress(bytes(20 << 20)) + gzip.compress(noise)
+    with pytest.raises(Refusal) as caught:
+        asyncio.run(_inflated(body, LIMITS, Admission(1, 10 << 20)))
+    assert caught.value.status == 429

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,8 @@ import httpx
 from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status  # pyright: ignore[reportMissingTypeStubs]
 from specscope_server.app import create_app
-from specscope_server.commands import server_for
-from specscope_server.listening import listen, url_of
+from specscope_server.listening import address_of, listen, reserve, url_of
+from specscope_server.serving import server_for
 from specscope_server.settings import ServerSettings
 from specscope_server.store import open_store
 from specscope_server.store.port import Store
@@ -49,17 +50,26 @@ class Live:
 
 
 @contextmanager
-def serving(url: str, **changed: Any) -> Generator[Live]:
-    """Serve the database ``url`` until the block ends; ``changed`` are settings."""
-    settings = ServerSettings(db=url, port=0, **changed)
-    store = open_store(url)
+def serving(
+    url: str, *, grpc: bool = False, verify: ssl.SSLContext | bool = True, **changed: Any
+) -> Generator[Live]:
+    """Serve the database ``url`` until the block ends, with gRPC if asked; ``changed`` are settings."""
+    with ExitStack() as held:
+        address = address_of(held.enter_context(reserve("127.0.0.1", 0))) if grpc else ""
+        yield from _serving(ServerSettings(db=url, port=0, grpc_address=address, **changed), verify)
+
+
+def _serving(settings: ServerSettings, verify: ssl.SSLContext | bool) -> Generator[Live]:
+    store = open_store(settings.db)
     listener = listen("127.0.0.1", 0)
-    server = server_for(create_app(settings, store))
+    server = server_for(create_app(settings, store), settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
-    address = url_of(listener, "127.0.0.1")
+    address = url_of(listener, "127.0.0.1", tls=settings.tls)
     try:
-        with httpx.Client(base_url=address, timeout=60) as client:
+        with httpx.Client(base_url=address, timeout=60, verify=verify) as client:
+            if settings.grpc_address:
+                client.get("/healthz").raise_for_status()  # from then on gRPC listens as well
             yield Live(address, client, store, settings)
     finally:
         server.should_exit = True

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import AsyncIterator, Callable, Generator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from specscope_server.ingest.inflate import Inflater, too_large
 from specscope_server.ingest.refusal import Refusal
 
-GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
-"""``wbits`` that makes zlib read a gzip header and check its trailer."""
-INFLATE_STEP: Final = 1 << 20
-"""Bytes inflated at a time, so that a bomb is noticed within 1 MiB of the limit."""
-MAX_MEMBERS: Final = 100
-"""Gzip members in one body; senders make one. Each costs a copy of what follows it, so that a body of empty
-members alone would take hours."""
+FEED: Final = 256 << 10
+"""Bytes as sent that are gathered before they are inflated: the way to another thread and back takes 0.1 ms,
+and most exports are smaller than this and take it once, to be inflated and decoded together."""
 DRAIN_LIMIT: Final = 64 << 20
 """Bytes of a refused body that are read and thrown away, so that the client gets to read the answer."""
 
@@ -88,6 +85,11 @@ class Ticket:
         self.admission.hold(size)
         self.size += size
 
+    def release(self, size: int) -> None:
+        """Give back ``size`` of the bytes held."""
+        self.size -= size
+        self.admission.hold(-size)
+
 
 def declared_length(header: str | None) -> int | None:
     """Return ``Content-Length``, ``None`` when the body is chunked.
@@ -102,31 +104,90 @@ def declared_length(header: str | None) -> int | None:
     return int(header)
 
 
-async def read(stream: AsyncIterator[bytes], length: int | None, limits: Limits, ticket: Ticket) -> bytes:
-    """Return the body as sent, held by ``ticket``.
+async def arriving(
+    stream: AsyncIterator[bytes], length: int | None, limits: Limits, ticket: Ticket
+) -> AsyncGenerator[bytes]:
+    """Give the parts of a body as they come, each held by ``ticket``.
+
+    Only the time spent waiting for the sender counts against ``limits.seconds``.
 
     Raises:
         Refusal: 413, it is larger than allowed; 408, it did not arrive in time; 429, too much is waiting.
     """
     if length is not None and length > limits.wire_bytes:
         raise too_large(f"{length} bytes", limits.wire_bytes, "as sent")
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(limits.seconds):
-            async for part in stream:
-                size += len(part)
-                if size > limits.wire_bytes:
-                    raise too_large(f"more than {limits.wire_bytes} bytes", limits.wire_bytes, "as sent")
-                ticket.hold(len(part))
-                parts.append(part)
-    except TimeoutError as error:
-        raise Refusal(
-            408,
-            f"the body did not arrive within {limits.seconds:g} s ({size} bytes did)",
-            headers={"Connection": "close"},
-        ) from error
-    return b"".join(parts)
+    size, left = 0, limits.seconds
+    parts = aiter(stream)
+    while True:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(left):
+                part = await anext(parts, None)
+        except TimeoutError as error:
+            raise Refusal(
+                408,
+                f"the body did not arrive within {limits.seconds:g} s ({size} bytes did)",
+                headers={"Connection": "close"},
+            ) from error
+        if part is None:
+            return
+        left -= time.monotonic() - began
+        size += len(part)
+        if size > limits.wire_bytes:
+            raise too_large(f"more than {limits.wire_bytes} bytes", limits.wire_bytes, "as sent")
+        ticket.hold(len(part))
+        yield part
+
+
+async def read(stream: AsyncIterator[bytes], length: int | None, limits: Limits, ticket: Ticket) -> bytes:
+    """Return a body as sent, see :func:`arriving`."""
+    return b"".join([part async for part in arriving(stream, length, limits, ticket)])
+
+
+@dataclass(slots=True)
+class Arrived:
+    """A body that is all there: ``rest``, as sent, is not yet inflated. ``wire`` counts all bytes as sent."""
+
+    inflater: Inflater
+    rest: bytes
+    wire: int
+
+    def inflate(self) -> bytes:
+        """Return the whole body. Takes time: not for the event loop.
+
+        Raises:
+            Refusal: 413, it becomes more than the limit; 400, it is damaged.
+        """
+        self.inflater.feed(self.rest)
+        self.rest = b""
+        return self.inflater.finish()
+
+
+Elsewhere = Callable[[Callable[[bytes], None], bytes], Awaitable[None]]
+"""Calls a function with bytes in another thread."""
+
+
+async def inflating(
+    parts: AsyncIterator[bytes], inflater: Inflater, ticket: Ticket, elsewhere: Elsewhere
+) -> Arrived:
+    """Inflate the parts of a body while more of them come; ``ticket`` holds what they have become.
+
+    Raises:
+        Refusal: as :func:`arriving` and :meth:`Inflater.feed`.
+    """
+    pending: list[bytes] = []
+    waiting = wire = 0
+    async for part in parts:
+        pending.append(part)
+        waiting += len(part)
+        wire += len(part)
+        if waiting >= FEED:
+            before = inflater.size
+            await elsewhere(inflater.feed, b"".join(pending))
+            ticket.release(waiting)
+            ticket.hold(inflater.size - before)
+            pending, waiting = [], 0
+    return Arrived(inflater, b"".join(pending), wire)
 
 
 async def drain(stream: AsyncIterator[bytes], seconds: float) -> bool:
@@ -141,42 +202,3 @@ async def drain(stream: AsyncIterator[bytes], seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def gunzip(data: bytes, limit: int) -> bytes:
-    """Return the inflated bytes of one or more gzip members; never inflates past ``limit``.
-
-    Raises:
-        Refusal: 413, there is more; 400, it is not gzip, damaged or cut off.
-    """
-    out: list[bytes] = []
-    size = 0
-    members = 0
-    while data:
-        members += 1
-        if members > MAX_MEMBERS:
-            raise Refusal(400, f"the gzip body has more than {MAX_MEMBERS} members")
-        member = zlib.decompressobj(GZIP_WINDOW)
-        while not member.eof:
-            try:
-                part = member.decompress(data, INFLATE_STEP)
-            except zlib.error as error:
-                raise Refusal(400, f"the body is not valid gzip: {error}") from error
-            size += len(part)
-            if size > limit:
-                raise too_large(f"more than {limit} bytes", limit, "after decompression")
-            data = member.unconsumed_tail
-            if not part and not data and not member.eof:
-                raise Refusal(400, "the gzip body is cut off")
-            out.append(part)
-        data = member.unused_data
-    return b"".join(out)
-
-
-def too_large(found: str, limit: int, when: str) -> Refusal:
-    """Return the refusal of a body that is ``found`` long ``when`` it is compared with ``limit``."""
-    return Refusal(
-        413,
-        f"the body has {found} {when}, over the limit of {limit}: send smaller batches, "
-        "or raise the server's --max-body-mb or --max-inflated-mb",
-    )

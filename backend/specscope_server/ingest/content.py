@@ -8,10 +8,10 @@ from typing import Final
 from fastapi import Response
 from google.protobuf import json_format
 from google.protobuf.message import Message
-from google.rpc.status_pb2 import Status
 from starlette.datastructures import Headers
 
-from specscope_server.ingest.refusal import RPC_CODES, Refusal
+from specscope_server.ingest.inflate import Encoding
+from specscope_server.ingest.refusal import Refusal
 
 
 class Format(Enum):
@@ -19,13 +19,6 @@ class Format(Enum):
 
     PROTOBUF = "application/x-protobuf"
     JSON = "application/json"
-
-
-class Encoding(Enum):
-    """What a body may be compressed with."""
-
-    IDENTITY = "identity"
-    GZIP = "gzip"
 
 
 SUPPORTED_TYPES: Final = ", ".join(f.value for f in Format)
@@ -82,5 +75,4 @@ def answer(
 
 def refuse(refusal: Refusal, headers: Headers) -> Response:
     """Return the ``google.rpc.Status`` body of a refusal, as JSON where the request's own type is unknown."""
-    status = Status(code=RPC_CODES[refusal.status], message=refusal.message)
-    return answer(status, format_of(headers) or Format.JSON, refusal.status, refusal.headers)
+    return answer(refusal.rpc_status(), format_of(headers) or Format.JSON, refusal.status, refusal.headers)

@@ -1,0 +1,83 @@
+"""The three signals of OTLP: where each is sent, how it is read, and how its answer is shaped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.message import Message
+from opentelemetry.proto.collector.logs.v1 import (  # pyright: ignore[reportMissingTypeStubs]
+    logs_service_pb2,
+)
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from specscope_server.ingest import logs, metrics, traces
+from specscope_server.ingest.values import Tally
+from specscope_server.store.told import Told
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What differs between the signals.
+
+    ``service`` is the full name of the gRPC service, ``rejected`` the field of ``partial_success`` that
+    counts what was not taken.
+    """
+
+    name: str
+    service: str
+    request: Callable[[], Message]
+    response: Callable[[], Any]
+    rejected: str
+    read: Callable[[Any], tuple[Sequence[Told], Tally]]
+
+    def respond(self, rejected: int, message: str) -> Message:
+        """Return the answer to an export that was taken; it has ``partial_success`` where it must."""
+        response = self.response()
+        if rejected or message:
+            setattr(response.partial_success, self.rejected, rejected)
+            response.partial_success.error_message = message
+        return response
+
+
+SIGNALS: Final = {
+    "/v1/traces": Signal(
+        "traces",
+        trace_service_pb2.DESCRIPTOR.services_by_name["TraceService"].full_name,
+        ExportTraceServiceRequest,
+        ExportTraceServiceResponse,
+        "rejected_spans",
+        traces.read,
+    ),
+    "/v1/metrics": Signal(
+        "metrics",
+        metrics_service_pb2.DESCRIPTOR.services_by_name["MetricsService"].full_name,
+        ExportMetricsServiceRequest,
+        ExportMetricsServiceResponse,
+        "rejected_data_points",
+        metrics.batches_of,
+    ),
+    "/v1/logs": Signal(
+        "logs",
+        logs_service_pb2.DESCRIPTOR.services_by_name["LogsService"].full_name,
+        ExportLogsServiceRequest,
+        ExportLogsServiceResponse,
+        "rejected_log_records",
+        logs.read,
+    ),
+}
+"""By path of OTLP/HTTP."""
