@@ -150,6 +150,16 @@ def _slice(name: str) -> bytes:
     return rollup.pack({(rollup.CONTEXT, name, rollup.STEP): rollup.Counts(steps=1)})
 
 
+def _steps(codec: int = columns.ZLIB) -> bytes:
+    return chunks.pack_steps(otlp.step_rows(), tokens=False, codec=codec)
+
+
+def _claiming(size: int) -> bytes:
+    """Return steps whose header claims a body of another size."""
+    blob = _steps()
+    return blob[:8] + size.to_bytes(4, "little") + blob[12:]
+
+
 BOMB = columns.encode({"dimension": [""] * 2_000_000}, codec=columns.ZLIB)
 
 BAD_SPANS: dict[str, tuple[Span, str]] = {
@@ -166,10 +176,21 @@ BAD_SPANS: dict[str, tuple[Span, str]] = {
     "bucket off the grid": (otlp.rollup_span(**{c.ROLLUP_BUCKET: 1_700_000_001}), "multiple of 10"),
     "bucket absurd": (otlp.rollup_span(**{c.ROLLUP_BUCKET: 1 << 62}), c.ROLLUP_BUCKET),
     "negative sequence": (otlp.rollup_span(**{c.ROLLUP_SEQ: -1}), c.ROLLUP_SEQ),
-    "steps damaged": (
-        otlp.steps_span(**{c.CHUNK_STEPS: _damaged(chunks.pack_steps(otlp.step_rows(), tokens=False))}),
-        c.CHUNK_STEPS,
+    "steps not packed": (otlp.steps_span(**{c.CHUNK_STEPS: b"junk" * 9}), c.CHUNK_STEPS),
+    "steps without a body": (otlp.steps_span(**{c.CHUNK_STEPS: _steps()[:16]}), "body of 0 bytes"),
+    "steps of a newer version": (
+        otlp.steps_span(**{c.CHUNK_STEPS: b"SPSC\x02" + _steps()[5:]}),
+        "version 2",
     ),
+    "steps over the limit": (
+        otlp.steps_span(**{c.CHUNK_STEPS: _claiming(chunks.MAX_RAW + 1)}),
+        "over the limit",
+    ),
+    "steps stored plain and cut": (
+        otlp.steps_span(**{c.CHUNK_STEPS: _steps(columns.PLAIN)[:-1]}),
+        "that it claims",
+    ),
+    "extends of no rows and columns": (otlp.steps_span(**{c.CHUNK_EXTENDS: _claiming(5)}), c.CHUNK_EXTENDS),
     "steps of an unknown codec": (
         otlp.steps_span(**{c.CHUNK_STEPS: b"SPSC\x01\x09" + bytes(10)}),
         "codec 9",
@@ -211,6 +232,14 @@ def test_bad_span_alone_is_rejected_with_its_reason(name: str) -> None:
     assert bad.name in tally.explain()
     assert [r.rid for r in batch.requests] == ["rid-1", "rid-2"]
     assert (batch.engines, batch.chunks, batch.rollups) == ((), (), ())
+
+
+def test_the_body_of_steps_is_not_opened_and_so_is_stored_as_it_came() -> None:
+    damaged, many = _damaged(_steps()), columns.encode({"step": list(range(9999))})
+    spans = (otlp.steps_span(1, **{c.CHUNK_STEPS: damaged}), otlp.steps_span(2, **{c.CHUNK_EXTENDS: many}))
+    [batch], tally = traces.batches_of(otlp.traces(*spans))
+    assert (tally.accepted, tally.rejected) == (2, 0)
+    assert (batch.chunks[0].steps, batch.chunks[1].extends) == (damaged, many)
 
 
 @pytest.mark.parametrize(

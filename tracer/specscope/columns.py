@@ -65,6 +65,9 @@ Row = dict[str, int | float | str | list[int] | None]
 Decoded = dict[str, list[int | None] | list[float | None] | list[str | None] | list[list[int] | None]]
 
 _HEADER = struct.Struct("<4sBBHII")
+_LEAST_BODY: Final = struct.calcsize("<IH")
+"""Bytes of a body without columns: its row and column counts."""
+_CODECS: Final = (PLAIN, ZLIB) if zstandard is None else (PLAIN, ZLIB, ZSTD)
 _INT, _FLOAT, _TEXT, _LIST = range(4)
 _NULLABLE, _DELTA = 1, 2
 _DTYPES: Final = ("<i1", "<i2", "<i4", "<i8")
@@ -272,13 +275,8 @@ class _Reader:
         return np.frombuffer(self.take(count * dtype.itemsize), dtype=dtype).astype(np.int64)
 
 
-def open_body(blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS) -> bytes:
-    """Return the raw body of a blob, whole and undamaged, without reading its columns.
-
-    Raises:
-        CodecError: not a blob, an unknown version or codec, damaged, larger than ``max_raw`` bytes, or of
-            more than ``max_rows`` rows.
-    """
+def _header(blob: bytes, max_raw: int) -> tuple[int, int, int]:
+    """Return codec, length and CRC-32 of the raw body."""
     if len(blob) < _HEADER.size or blob[:4] != MAGIC:
         raise CodecError("not a packed column blob: it does not start with SPSC")
     _, version, codec, _, size, crc = _HEADER.unpack_from(blob)
@@ -286,6 +284,32 @@ def open_body(blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS) 
         raise CodecError(f"column version {version} is unknown here (known: {VERSION})")
     if size > max_raw:
         raise CodecError(f"body of {size} bytes is over the limit of {max_raw}")
+    return codec, size, crc
+
+
+def check_header(blob: bytes, *, max_raw: int = MAX_RAW) -> None:
+    """Check what can be told of a blob without opening its body.
+
+    Raises:
+        CodecError: not a blob, an unknown version or codec, its body is larger than ``max_raw`` bytes, too
+            short to hold anything, or stored plain and not of the length that it claims.
+    """
+    codec, size, _ = _header(blob, max_raw)
+    held = len(blob) - _HEADER.size
+    if codec not in _CODECS:
+        raise _unavailable(codec)
+    if size < _LEAST_BODY or (held != size if codec == PLAIN else held == 0):
+        raise CodecError(f"body of {held} bytes does not match the {size} that it claims")
+
+
+def open_body(blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS) -> bytes:
+    """Return the raw body of a blob, whole and undamaged, without reading its columns.
+
+    Raises:
+        CodecError: not a blob, an unknown version or codec, damaged, larger than ``max_raw`` bytes, or of
+            more than ``max_rows`` rows.
+    """
+    codec, size, crc = _header(blob, max_raw)
     body = _decompress(codec, blob[_HEADER.size :], size)
     if len(body) != size or zlib.crc32(body) != crc:
         raise CodecError("body does not match its length and checksum")
@@ -332,8 +356,12 @@ def _decompress(codec: int, data: bytes, size: int) -> bytes:
             return zstandard.ZstdDecompressor().stream_reader(data).read(size + 1)
     except Exception as error:
         raise CodecError(f"body does not decompress: {error}") from error
+    raise _unavailable(codec)
+
+
+def _unavailable(codec: int) -> CodecError:
     hint = ": install zstandard" if codec == ZSTD else ""
-    raise CodecError(f"codec {codec} is not available here{hint}")
+    return CodecError(f"codec {codec} is not available here{hint}")
 
 
 def _decode_column(

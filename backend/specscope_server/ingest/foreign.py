@@ -48,7 +48,7 @@ def sender(resource: Resource) -> tuple[str, str]:
     Raises:
         Invalid: one of them is no name.
     """
-    found = Attributes(resource.attributes, Tally())
+    found = Attributes.of(resource.attributes, Tally())
     return found.name(c.WORKSPACE, DEFAULT), found.text(c.SERVICE_NAME, limit=plain.MAX_NAME)
 
 

@@ -149,7 +149,7 @@ def _points(metric: Metric, tally: Tally) -> Iterator[Point]:
             tally.accepted += 1  # says that there is no value: nothing to keep
             continue
         try:
-            labels, apply = READERS[metric.name](point, Attributes(point.attributes, tally))
+            labels, apply = READERS[metric.name](point, Attributes.of(point.attributes, tally))
             yield Point((metric.name, *labels), time_ns(point.time_unix_nano, "the point's time"), apply)
         except Invalid as error:
             tally.reject(f"{metric.name}: {error}")

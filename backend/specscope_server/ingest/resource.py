@@ -22,7 +22,7 @@ def process_facts(resource: Resource, tally: Tally) -> ProcessFacts:
     Raises:
         Invalid: the wire version is not ours, or an attribute is missing or makes no sense.
     """
-    attributes = Attributes(resource.attributes, tally)
+    attributes = Attributes.of(resource.attributes, tally)
     wire = attributes.required(c.WIRE, MAX_SMALL)
     if wire != c.WIRE_VERSION:
         raise Invalid(

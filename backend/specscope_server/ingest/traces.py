@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 from specscope import chunks, columns, rollup
 from specscope import convention as c
 
-from specscope_server.ingest import foreign, hidden_states
+from specscope_server.ingest import foreign, hidden_states, lean
+from specscope_server.ingest.lean import LeanSpan
 from specscope_server.ingest.resource import process_facts
 from specscope_server.ingest.values import (
     MAX_COUNT,
@@ -22,6 +23,7 @@ from specscope_server.ingest.values import (
     Tally,
     time_ns,
 )
+from specscope_server.store import short
 from specscope_server.store.told import (
     Batch,
     Chunk,
@@ -81,10 +83,10 @@ def batches_of(export: ExportTraceServiceRequest) -> tuple[list[Batch], Tally]:
 
 
 def _batch(resource_spans: ResourceSpans, tally: Tally) -> Batch | None:
-    ours: list[Span] = []
+    ours: list[LeanSpan] = []
     for scope in resource_spans.scope_spans:
         if scope.scope.name == c.SCOPE_NAME:
-            ours.extend(scope.spans)
+            ours.extend(lean.spans_of(scope))
         else:
             tally.foreign += len(scope.spans)
     if not ours:
@@ -102,7 +104,7 @@ def _batch(resource_spans: ResourceSpans, tally: Tally) -> Batch | None:
             continue
         try:
             _check_ids(span)
-            read(span, Attributes(span.attributes, tally), found)
+            read(span, Attributes(lean.values_of(span.attributes), tally), found)
         except (Invalid, columns.CodecError) as error:
             tally.reject(f"{span.name}: {error}")
         else:
@@ -120,13 +122,13 @@ def _batch(resource_spans: ResourceSpans, tally: Tally) -> Batch | None:
     )
 
 
-def _check_ids(span: Span) -> None:
+def _check_ids(span: LeanSpan) -> None:
     for name, value, size in (("trace id", span.trace_id, 16), ("span id", span.span_id, 8)):
-        if len(value) != size or not any(value):
+        if len(value) != size or value.count(0) == size:
             raise Invalid(f"the {name} is not {size} bytes that are not all zero")
 
 
-def _engine(span: Span, attributes: Attributes, found: Spans) -> None:
+def _engine(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
     found.engines.append(
         EngineReport(
             event_ns=time_ns(span.start_time_unix_nano, "the span's start"),
@@ -138,11 +140,11 @@ def _engine(span: Span, attributes: Attributes, found: Spans) -> None:
     )
 
 
-def _request(span: Span, attributes: Attributes, found: Spans) -> None:
+def _request(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
     found.requests.append(_report(span, attributes))
 
 
-def _steps(span: Span, attributes: Attributes, found: Spans) -> None:
+def _steps(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
     start = time_ns(span.start_time_unix_nano, "the span's start")
     end = time_ns(span.end_time_unix_nano, "the span's end")
     if end < start:
@@ -154,8 +156,8 @@ def _steps(span: Span, attributes: Attributes, found: Spans) -> None:
         first_step=attributes.required(c.CHUNK_FIRST_STEP, MAX_SMALL),
         start_ns=start,
         end_ns=end,
-        steps=_blob(attributes, c.CHUNK_STEPS, chunks.MAX_STEPS),
-        extends=_blob(attributes, c.CHUNK_EXTENDS, chunks.MAX_EXTENDS),
+        steps=_blob(attributes, c.CHUNK_STEPS),
+        extends=_blob(attributes, c.CHUNK_EXTENDS),
         hidden=hidden_states.rows(attributes, c.CHUNK_HIDDEN),
     )
     prompt = hidden_states.prompt(attributes, report.uid)
@@ -166,7 +168,7 @@ def _steps(span: Span, attributes: Attributes, found: Spans) -> None:
         found.prompts.append(prompt)
 
 
-def _rollup(span: Span, attributes: Attributes, found: Spans) -> None:
+def _rollup(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
     blob = attributes.data(c.ROLLUP_ROWS, MAX_BLOB)
     if blob is None:
         raise Invalid(f"{c.ROLLUP_ROWS} is missing")
@@ -190,7 +192,7 @@ def _rollup(span: Span, attributes: Attributes, found: Spans) -> None:
     )
 
 
-def _ranks(span: Span, attributes: Attributes, found: Spans) -> None:
+def _ranks(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
     blob = attributes.data(c.RANKS_STEPS, MAX_BLOB)
     if blob is None:
         raise Invalid(f"{c.RANKS_STEPS} is missing")
@@ -210,7 +212,7 @@ def _ranks(span: Span, attributes: Attributes, found: Spans) -> None:
     )
 
 
-READERS: Final[dict[str, Callable[[Span, Attributes, Spans], None]]] = {
+READERS: Final[dict[str, Callable[[LeanSpan, Attributes, Spans], None]]] = {
     c.SPAN_ENGINE: _engine,
     c.SPAN_REQUEST: _request,
     c.SPAN_STEPS: _steps,
@@ -219,16 +221,16 @@ READERS: Final[dict[str, Callable[[Span, Attributes, Spans], None]]] = {
 }
 
 
-def _blob(attributes: Attributes, name: str, rows: int) -> bytes:
-    """Return a packed attribute of at most ``rows``, checked to be whole; its columns stay unread.
+def _blob(attributes: Attributes, name: str) -> bytes:
+    """Return a packed attribute whose header is sound; its body stays unopened. Absent: empty.
 
-    Absent: empty.
+    Opening it takes longer than storing it. A body that turns out damaged is left out where it is read.
     """
     blob = attributes.data(name, MAX_BLOB)
     if blob is None:
         return b""
     try:
-        columns.open_body(blob, max_raw=chunks.MAX_RAW, max_rows=rows)
+        columns.check_header(blob, max_raw=chunks.MAX_RAW)
     except columns.CodecError as error:
         raise Invalid(f"{name}: {error}") from error
     return blob
@@ -239,16 +241,32 @@ def _boundaries(attributes: Attributes) -> bytes | None:
     if blob is None:
         return None
     try:
-        chunks.unpack_boundaries(blob)
+        short.short_of(blob)
     except columns.CodecError as error:
         raise Invalid(f"{c.REQUEST_BOUNDARIES}: {error}") from error
     return blob
 
 
-def _report(span: Span, attributes: Attributes) -> RequestReport:
+_TOTALS: Final = (
+    c.REQUEST_VERIFY_STEPS,
+    c.REQUEST_DRAFTED_DEPTH,
+    c.REQUEST_DRAFTED_NODES,
+    c.REQUEST_ACCEPTED,
+    c.REQUEST_BONUS,
+    c.REQUEST_COMMITTED,
+    c.REQUEST_ZERO_STEPS,
+    c.REQUEST_OVERSHOOT,
+    c.REQUEST_PREFILLS,
+)
+"""In the order of the fields of :class:`RequestTotals`."""
+_TOKENS: Final = (c.GEN_AI_INPUT_TOKENS, c.GEN_AI_OUTPUT_TOKENS, c.REQUEST_CACHED, c.GEN_AI_MAX_TOKENS)
+
+
+def _report(span: LeanSpan, attributes: Attributes) -> RequestReport:
     state = attributes.choice(c.REQUEST_STATE, c.REQUEST_STATES, c.STATE_RUNNING)
     start = time_ns(span.start_time_unix_nano, "the span's start")
     ended = state != c.STATE_RUNNING
+    prompt, output, cached, most = attributes.integers(_TOKENS, MAX_SMALL)
     return RequestReport(
         uid=attributes.hex_id(c.REQUEST_UID),
         rid=attributes.text(c.GEN_AI_REQUEST_ID),
@@ -260,34 +278,28 @@ def _report(span: Span, attributes: Attributes) -> RequestReport:
         model=attributes.text(c.MODEL),
         arrival_ns=attributes.integer(c.REQUEST_ARRIVAL, MAX_TIME_NS, low=1) or start,
         end_ns=time_ns(span.end_time_unix_nano, "the span's end") if ended else None,
-        prompt_tokens=attributes.integer(c.GEN_AI_INPUT_TOKENS, MAX_SMALL),
-        output_tokens=attributes.integer(c.GEN_AI_OUTPUT_TOKENS, MAX_SMALL),
-        cached_tokens=attributes.integer(c.REQUEST_CACHED, MAX_SMALL),
+        prompt_tokens=prompt,
+        output_tokens=output,
+        cached_tokens=cached,
         temperature=attributes.number(c.GEN_AI_TEMPERATURE),
-        max_tokens=attributes.integer(c.GEN_AI_MAX_TOKENS, MAX_SMALL),
+        max_tokens=most,
         finish_reason=attributes.first_text(c.GEN_AI_FINISH_REASONS),
         queue_s=attributes.number(c.REQUEST_QUEUE_S),
         first_token_s=attributes.number(c.REQUEST_FIRST_TOKEN_S),
-        totals=RequestTotals(
-            verify_steps=_total(attributes, c.REQUEST_VERIFY_STEPS),
-            drafted_depth=_total(attributes, c.REQUEST_DRAFTED_DEPTH),
-            drafted_nodes=_total(attributes, c.REQUEST_DRAFTED_NODES),
-            accepted=_total(attributes, c.REQUEST_ACCEPTED),
-            bonus=_total(attributes, c.REQUEST_BONUS),
-            committed=_total(attributes, c.REQUEST_COMMITTED),
-            zero_accept_steps=_total(attributes, c.REQUEST_ZERO_STEPS),
-            overshoot_steps=_total(attributes, c.REQUEST_OVERSHOOT),
-            prefill_passes=_total(attributes, c.REQUEST_PREFILLS),
-        ),
+        # A total that is not told adds nothing, since the store keeps the largest.
+        totals=RequestTotals(*[total or 0 for total in attributes.integers(_TOTALS, MAX_STEP_COUNT)]),
         boundaries=_boundaries(attributes),
         engine=_engine_counts(attributes),
     )
 
 
-def _caller(span: Span) -> str:
+def _caller(span: LeanSpan) -> str:
     """Return whose child a request is; of a chunk the parent is the request itself, which says nothing."""
     told = span.name == c.SPAN_REQUEST and len(span.parent_span_id) == 8
     return span.parent_span_id.hex() if told else ""
+
+
+_ENGINE_COUNTS: Final = (c.REQUEST_ENGINE_STEPS, c.REQUEST_ENGINE_ACCEPTED, c.REQUEST_VERIFY_STEPS)
 
 
 def _engine_counts(attributes: Attributes) -> EngineCounts | None:
@@ -295,12 +307,7 @@ def _engine_counts(attributes: Attributes) -> EngineCounts | None:
 
     A tracer leaves its totals out where it did not see every step: then there is nothing to compare with.
     """
-    steps = attributes.integer(c.REQUEST_ENGINE_STEPS, MAX_STEP_COUNT)
-    accepted = attributes.integer(c.REQUEST_ENGINE_ACCEPTED, MAX_STEP_COUNT)
-    whole = attributes.integer(c.REQUEST_VERIFY_STEPS, MAX_COUNT) is not None
-    return EngineCounts(steps, accepted) if whole and steps is not None and accepted is not None else None
-
-
-def _total(attributes: Attributes, name: str) -> int:
-    """Return a running total; one that is not told adds nothing, since the store keeps the largest."""
-    return attributes.integer(name, MAX_STEP_COUNT) or 0
+    steps, accepted, ours = attributes.integers(_ENGINE_COUNTS, MAX_STEP_COUNT)
+    if steps is None or accepted is None or ours is None:
+        return None
+    return EngineCounts(steps, accepted)

@@ -6,11 +6,11 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, TypeVar, cast
 
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import ArrayValue, KeyValue, KeyValueList
 
 MAX_COUNT: Final = (1 << 53) - 1
 """Largest count: exact in JSON numbers, and 1024 of them still fit a 64-bit sum in the database."""
@@ -28,6 +28,8 @@ MAX_CONFIG: Final = 256 << 10
 """Bytes of an engine's configuration as JSON text."""
 MAX_NESTING: Final = 64
 """Objects and lists in one another in a configuration. Ours nest five; the API's JSON writer fails at 255."""
+
+V = TypeVar("V")
 
 HEX_32: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -86,28 +88,53 @@ def clean_json(value: object, depth: int = 0) -> Any:
     return value
 
 
+_NAMES: Final[dict[type, str]] = {
+    str: "string",
+    bool: "bool",
+    int: "int",
+    float: "double",
+    bytes: "bytes",
+    ArrayValue: "array",
+    KeyValueList: "kvlist",
+}
+"""Types that a value has once it is read, as messages name them."""
+
+
+def _named(wanted: type) -> str:
+    return _NAMES.get(wanted, wanted.__name__)
+
+
 class Attributes:
     """The attributes of one resource, span or point. A value of another type than asked for is invalid."""
 
-    def __init__(self, pairs: Iterable[KeyValue], tally: Tally) -> None:
-        """Read ``pairs``; of a doubled key the last counts. Notes about cut texts go to ``tally``."""
-        self._values = {pair.key: pair.value for pair in pairs}
+    __slots__ = ("_tally", "_values")
+
+    def __init__(self, values: Mapping[str, object], tally: Tally) -> None:
+        """Take attributes by name, ``None`` where one has no value. Notes about cut texts go to ``tally``."""
+        self._values = values
         self._tally = tally
 
-    def _get(self, name: str, kind: str) -> AnyValue | None:
+    @classmethod
+    def of(cls, pairs: Iterable[KeyValue], tally: Tally) -> Attributes:
+        """Read ``pairs``; of a doubled key the last counts."""
+        values: dict[str, object] = {}
+        for pair in pairs:
+            kind = pair.value.WhichOneof("value")
+            values[pair.key] = None if kind is None else getattr(pair.value, kind)
+        return cls(values, tally)
+
+    def _get(self, name: str, wanted: type[V]) -> V | None:
         value = self._values.get(name)
-        if value is None or (found := value.WhichOneof("value")) is None:
-            return None
-        if found != kind:
-            raise Invalid(f"{name} is a {found.removesuffix('_value')}, not a {kind.removesuffix('_value')}")
-        return value
+        if value is None or type(value) is wanted:
+            return cast("V | None", value)
+        raise Invalid(f"{name} is a {_named(type(value))}, not a {_named(wanted)}")
 
     def text(self, name: str, default: str = "", limit: int = MAX_TEXT) -> str:
         """Return a text, cleaned, and cut at ``limit`` characters with a note."""
-        value = self._get(name, "string_value")
+        value = self._get(name, str)
         if value is None:
             return default
-        text = clean(value.string_value)
+        text = clean(value)
         if len(text) > limit:
             self._tally.notes[f"{name} was cut to {limit} characters"] += 1
             text = text[:limit]
@@ -118,12 +145,11 @@ class Attributes:
 
         Without ``default`` it must be there.
         """
-        value = self._get(name, "string_value")
-        if value is None or not value.string_value:
+        text = self._get(name, str)
+        if not text:
             if default is None:
                 _missing(name)
             return default
-        text = value.string_value
         if len(text) > MAX_NAME:
             raise Invalid(f"{name} has {len(text)} characters, at most {MAX_NAME} are allowed")
         if not text.isprintable():
@@ -132,32 +158,40 @@ class Attributes:
 
     def hex_id(self, name: str) -> str:
         """Return an id of 32 lower-case hex digits, which must be there."""
-        value = self._get(name, "string_value")
+        value = self._get(name, str)
         if value is None:
             _missing(name)
-        if not HEX_32.fullmatch(value.string_value):
+        if not HEX_32.fullmatch(value):
             raise Invalid(f"{name} is not 32 lower-case hex digits")
-        return value.string_value
+        return value
 
     def choice(self, name: str, allowed: tuple[str, ...], default: str | None = None) -> str:
         """Return one of ``allowed``. Without ``default`` it must be there."""
-        value = self._get(name, "string_value")
+        value = self._get(name, str)
         if value is None:
             if default is None:
                 _missing(name)
             return default
-        if value.string_value not in allowed:
+        if value not in allowed:
             raise Invalid(f"{name} is none of {', '.join(allowed)}")
-        return value.string_value
+        return value
 
     def integer(self, name: str, high: int = MAX_COUNT, low: int = 0) -> int | None:
         """Return an integer from ``low`` to ``high``, ``None`` when absent."""
-        value = self._get(name, "int_value")
-        if value is None:
-            return None
-        if not low <= value.int_value <= high:
-            raise Invalid(f"{name} is {value.int_value}, not from {low} to {high}")
-        return value.int_value
+        value = self._get(name, int)
+        if value is not None and not low <= value <= high:
+            raise Invalid(f"{name} is {value}, not from {low} to {high}")
+        return value
+
+    def integers(self, names: tuple[str, ...], high: int) -> list[int | None]:
+        """Return an integer from 0 to ``high`` for each name, ``None`` where it is absent."""
+        found = list(map(self._values.get, names))
+        for value in found:
+            if value is not None and not (type(value) is int and 0 <= value <= high):
+                break
+        else:
+            return cast("list[int | None]", found)
+        return [self.integer(name, high) for name in names]
 
     def required(self, name: str, high: int = MAX_COUNT, low: int = 0) -> int:
         """Return an integer that must be there."""
@@ -169,50 +203,45 @@ class Attributes:
     def number(self, name: str, high: float = 1e12) -> float | None:
         """Return a finite number from 0 to ``high``, ``None`` when absent; an integer will do."""
         value = self._values.get(name)
-        if value is None or (kind := value.WhichOneof("value")) is None:
+        if value is None:
             return None
-        if kind not in ("double_value", "int_value"):
-            raise Invalid(f"{name} is a {kind.removesuffix('_value')}, not a number")
-        found = value.double_value if kind == "double_value" else float(value.int_value)
+        if type(value) is not float and type(value) is not int:
+            raise Invalid(f"{name} is a {_named(type(value))}, not a number")
+        found = float(value)
         if not (math.isfinite(found) and 0 <= found <= high):
             raise Invalid(f"{name} is {found}, not from 0 to {high:g}")
         return found
 
     def flag(self, name: str) -> bool | None:
         """Return a boolean, ``None`` when absent."""
-        value = self._get(name, "bool_value")
-        return None if value is None else value.bool_value
+        return self._get(name, bool)
 
     def data(self, name: str, limit: int) -> bytes | None:
         """Return bytes, ``None`` when absent."""
-        value = self._get(name, "bytes_value")
-        if value is None:
-            return None
-        if len(value.bytes_value) > limit:
-            raise Invalid(f"{name} has {len(value.bytes_value)} bytes, at most {limit} are allowed")
-        return value.bytes_value
+        value = self._get(name, bytes)
+        if value is not None and len(value) > limit:
+            raise Invalid(f"{name} has {len(value)} bytes, at most {limit} are allowed")
+        return value
 
     def first_text(self, name: str) -> str | None:
         """Return the first text of a list of texts, ``None`` when absent or empty."""
-        value = self._get(name, "array_value")
-        if value is None or not value.array_value.values:
+        value = self._get(name, ArrayValue)
+        if value is None or not value.values:
             return None
-        first = value.array_value.values[0]
+        first = value.values[0]
         if first.WhichOneof("value") != "string_value":
             raise Invalid(f"{name} is not a list of texts")
         return clean(first.string_value)[:MAX_TEXT]
 
     def json_object(self, name: str) -> dict[str, Any]:
         """Return a JSON object sent as text, empty when absent."""
-        value = self._get(name, "string_value")
+        value = self._get(name, str)
         if value is None:
             return {}
-        if len(value.string_value) > MAX_CONFIG:
-            raise Invalid(
-                f"{name} has {len(value.string_value)} characters, at most {MAX_CONFIG} are allowed"
-            )
+        if len(value) > MAX_CONFIG:
+            raise Invalid(f"{name} has {len(value)} characters, at most {MAX_CONFIG} are allowed")
         try:
-            document = clean_json(json.loads(value.string_value))
+            document = clean_json(json.loads(value))
         except (ValueError, RecursionError) as error:
             raise Invalid(f"{name} is not JSON: {error}") from error
         if not isinstance(document, dict):

@@ -10,16 +10,15 @@ from sqlalchemy import Connection, Row, Table, case, insert, select, update
 from specscope_server.store import schema
 from specscope_server.store.facts import engine_names
 from specscope_server.store.findings import lock_engine
+from specscope_server.store.merges import TOLD, Merge
 from specscope_server.store.model import AlertRow, DeliveryRow
 from specscope_server.store.port import NewDelivery
-from specscope_server.store.upsert import Merge, Upsert
+from specscope_server.store.upsert import Upsert
 from specscope_server.store.values import clean, from_ns, key, optional_from_ns, to_ns
 
 FIRING = "firing"
 _STATES = (FIRING, "no data", "ok")
-_TOLD: dict[str, Merge] = dict.fromkeys(
-    ("title", "state", "reason", "since_ns", "evaluated_ns"), lambda _, told: told
-)
+_TOLD: dict[str, Merge] = dict.fromkeys(("title", "state", "reason", "since_ns", "evaluated_ns"), TOLD)
 _STATE = Upsert(schema.alert_state, _TOLD)
 PENDING, DELIVERED, FAILED = "pending", "delivered", "failed"
 
@@ -30,6 +29,8 @@ def set_states(
     """Store rule states, add an event for each that changed, and queue notifications due at once.
 
     A rule that is first heard of has changed only when it fires. While a state lasts, its ``since`` stays.
+    Where a state given here was stored before, its notification was queued then, maybe by another server
+    that had not yet been told that it evaluates no longer: it is not queued again.
 
     Raises:
         Refused: there is no such engine.
@@ -37,6 +38,7 @@ def set_states(
     table = schema.alert_state.c
     for engine_uid in sorted({a.engine_uid for a in alerts} | {d.engine_uid for d in queued}):
         lock_engine(connection, engine_uid)
+    stored_before: set[tuple[str, str, str]] = set()
     for alert in alerts:
         rule = key(alert.rule)
         before = connection.execute(
@@ -45,6 +47,8 @@ def set_states(
             )
         ).first()
         same = before is not None and before.state == alert.state
+        if same:
+            stored_before.add((alert.engine_uid, rule, alert.state))
         values = {
             "engine_uid": alert.engine_uid,
             "rule": rule,
@@ -57,7 +61,8 @@ def set_states(
         _STATE.run(connection, [values])
         if not same and (before is not None or alert.state == FIRING):
             connection.execute(insert(schema.alert_event).values(values))
-    if queued:
+    due_now = [new for new in queued if (new.engine_uid, key(new.rule), new.state) not in stored_before]
+    if due_now:
         connection.execute(
             insert(schema.delivery),
             [
@@ -73,7 +78,7 @@ def set_states(
                     "created_ns": now_ns,
                     "payload": new.payload,
                 }
-                for new in queued
+                for new in due_now
             ],
         )
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from specscope.rollup import bucket_start
 
+from specscope_server.store.merges import LARGER, SUM, Merge
 from specscope_server.store.schema_hidden import HIDDEN_COUNTS, HIDDEN_REALS
 from specscope_server.store.told import PromptText, RollupIncrement
-from specscope_server.store.upsert import Merge, larger
 from specscope_server.store.values import count, key
 
 MAX_NUMBER: Final = 1023
@@ -17,8 +17,8 @@ MAX_NUMBER: Final = 1023
 Row = dict[str, Any]
 
 MERGE: Final[dict[str, Merge]] = {
-    **dict.fromkeys((*HIDDEN_COUNTS, *HIDDEN_REALS), lambda stored, told: stored + told),
-    "max_abs": larger,
+    **dict.fromkeys((*HIDDEN_COUNTS, *HIDDEN_REALS), SUM),
+    "max_abs": LARGER,
 }
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Any, cast
 
-from specscope import chunks, convention, ledger
+from specscope import convention
 from specscope.columns import CodecError
 from specscope.rollup import BUCKET_S, COUNT_FIELDS, bucket_start
 
 from specscope_server.store import hidden_rows, trace_rows
+from specscope_server.store.short import short_of
 from specscope_server.store.told import (
     Batch,
     Heartbeat,
@@ -19,6 +21,7 @@ from specscope_server.store.told import (
     ProcessFacts,
     RequestReport,
     RequestTotals,
+    RollupIncrement,
     SpanBatch,
     Told,
 )
@@ -35,11 +38,15 @@ from specscope_server.store.values import (
 log = logging.getLogger(__name__)
 
 Row = dict[str, Any]
+Values = tuple[Any, ...]
+"""A row of a table that takes many, in the order of its columns."""
 PROCESS_TEXTS = (
     *("role", "serving_role", "service_name", "engine_name"),
     *("engine_version", "tracer_version", "detail"),
 )
 TOTALS = tuple(f.name for f in fields(RequestTotals))
+_totals_of = attrgetter(*TOTALS)
+_counts_of = attrgetter(*COUNT_FIELDS)
 
 MAX_DEPTH = 1024
 """Draft positions counted by depth; a reader lays them out side by side."""
@@ -71,14 +78,14 @@ class Rows:
     gauges: list[Row] = field(default_factory=list[Row])
     boundary_totals: list[Row] = field(default_factory=list[Row])
     boundary_counts: list[Row] = field(default_factory=list[Row])
-    requests: list[Row] = field(default_factory=list[Row])
-    chunks: list[Row] = field(default_factory=list[Row])
+    requests: list[Values] = field(default_factory=list[Values])
+    chunks: list[Values] = field(default_factory=list[Values])
     prompts: list[Row] = field(default_factory=list[Row])
     ranks: list[Row] = field(default_factory=list[Row])
     spans: list[Row] = field(default_factory=list[Row])
     logs: list[Row] = field(default_factory=list[Row])
-    rollups: dict[tuple[str, str, int], list[Row]] = field(
-        default_factory=dict[tuple[str, str, int], list[Row]]
+    rollups: dict[tuple[str, str, int], list[Values]] = field(
+        default_factory=dict[tuple[str, str, int], list[Values]]
     )
     """By (engine uid, process uid, seq), the key that makes an increment count once."""
     hidden: dict[tuple[str, str, int], list[Row]] = field(
@@ -120,7 +127,8 @@ class _Translation:
             self._workspace, key(batch.process.environment), key(batch.process.instance)
         )
         self._of_engine: Row = {"engine_uid": self._engine}
-        self._of_process: Row = {"engine_uid": self._engine, "process_uid": key(batch.process.process_uid)}
+        self._process = key(batch.process.process_uid)
+        self._of_process: Row = {"engine_uid": self._engine, "process_uid": self._process}
 
     def run(self) -> None:
         batch = self._batch
@@ -142,18 +150,20 @@ class _Translation:
         for request in batch.requests:
             self._request(request)
         for chunk in batch.chunks:
+            # As a tuple in the order of schema.step_chunk.
             self._rows.chunks.append(
-                self._of_process
-                | {
-                    "uid": key(chunk.uid),
-                    "seq": count(chunk.seq, "chunk sequence number", MAX_NS),
-                    "first_step": count(chunk.first_step, "chunk's first step"),
-                    "start_ns": chunk.start_ns,
-                    "end_ns": chunk.end_ns,
-                    "steps": chunk.steps,
-                    "extends": chunk.extends,
-                    "hidden": chunk.hidden or None,
-                }
+                (
+                    self._engine,
+                    key(chunk.uid),
+                    self._process,
+                    count(chunk.seq, "chunk sequence number", MAX_NS),
+                    count(chunk.first_step, "chunk's first step"),
+                    chunk.start_ns,
+                    chunk.end_ns,
+                    chunk.steps,
+                    chunk.extends,
+                    chunk.hidden or None,
+                )
             )
         self._rows.prompts += [hidden_rows.prompt_row(prompt, self._of_engine) for prompt in batch.prompts]
         for report in batch.ranks:
@@ -247,41 +257,45 @@ class _Translation:
             self._rows.boundary_counts.append(row | {"bucket": bucket_start(heartbeat.event_ns)})
 
     def _request(self, report: RequestReport) -> None:
-        totals = {name: count(getattr(report.totals, name), name) for name in TOTALS}
+        totals = _totals_of(report.totals)
+        for name, value in zip(TOTALS, totals, strict=True):
+            count(value, name)
         passes = report.totals.verify_steps + report.totals.prefill_passes
         ended = report.state != convention.STATE_RUNNING
         engine = report.engine
+        # As a tuple in the order of schema.request: one is made a chunk.
         self._rows.requests.append(
-            self._of_process
-            | {
-                "workspace": self._workspace,
-                "uid": key(report.uid),
-                "rid": clean(report.rid),
-                "trace_id": key(report.trace_id),
-                "state": key(report.state),
-                "kind": key(report.kind),
-                "model": clean(report.model),
-                "arrival_ns": report.arrival_ns,
-                "end_ns": report.end_ns,
-                "last_received_ns": self._received,
-                "prompt_tokens": optional_count(report.prompt_tokens, "prompt tokens"),
-                "output_tokens": optional_count(report.output_tokens, "output tokens"),
-                "cached_tokens": optional_count(report.cached_tokens, "cached tokens"),
-                "max_tokens": report.max_tokens,
-                "finish_reason": clean(report.finish_reason or ""),
-                "temperature": finite(report.temperature),
-                "queue_s": finite(report.queue_s),
-                "first_token_s": finite(report.first_token_s),
-                "engine_verify_steps": optional_count(engine and engine.verify_steps, "engine's steps"),
-                "engine_accepted": optional_count(engine and engine.accepted, "engine's accepted drafts"),
-                "boundaries": report.boundaries,
+            (
+                self._engine,
+                key(report.uid),
+                self._workspace,
+                self._process,
+                clean(report.rid),
+                key(report.trace_id),
+                key(report.state),
+                key(report.kind),
+                clean(report.model),
+                report.arrival_ns,
+                report.end_ns,
+                self._received,
+                optional_count(report.prompt_tokens, "prompt tokens"),
+                optional_count(report.output_tokens, "output tokens"),
+                optional_count(report.cached_tokens, "cached tokens"),
+                report.max_tokens,
+                clean(report.finish_reason or ""),
+                finite(report.temperature),
+                finite(report.queue_s),
+                finite(report.first_token_s),
+                *totals,
+                report.boundaries,
                 # The blob that had seen the most passes is the newest; the final report beats a running one.
-                "boundaries_rank": 0 if report.boundaries is None else 1 + 2 * passes + ended,
-                "short": _short(report),
-                "parent_span_id": key(report.parent_span_id),
-                "response_id": clean(report.response_id),
-            }
-            | totals
+                0 if report.boundaries is None else 1 + 2 * passes + ended,
+                _short(report),
+                key(report.parent_span_id),
+                optional_count(engine and engine.verify_steps, "engine's steps"),
+                optional_count(engine and engine.accepted, "engine's accepted drafts"),
+                clean(report.response_id),
+            )
         )
 
     def _rollups(self) -> None:
@@ -289,15 +303,21 @@ class _Translation:
             seq = count(increment.seq, "rollup sequence number", MAX_NS)
             if increment.bucket % BUCKET_S:
                 log.warning("rollup bucket %d is not on a %d s boundary", increment.bucket, BUCKET_S)
-            identity = self._engine, self._of_process["process_uid"], seq
+            identity = self._engine, self._process, seq
             self._rows.hidden[identity] = hidden_rows.increment_rows(increment, self._of_engine)
-            self._rows.rollups[identity] = [
-                self._of_engine
-                | {"dimension": key(dimension), "bucket": bucket_start(increment.bucket * 1_000_000_000)}
-                | {"slice": key(value), "position": count(position + 1, "rollup position", MAX_DEPTH) - 1}
-                | {name: count(getattr(counts, name), f"rollup {name}") for name in COUNT_FIELDS}
-                for (dimension, value, position), counts in increment.rows.items()
-            ]
+            self._rows.rollups[identity] = self._increment(increment)
+
+    def _increment(self, increment: RollupIncrement) -> list[Values]:
+        """Return what an increment adds, as tuples in the order of schema.rollup_10s."""
+        bucket = bucket_start(increment.bucket * 1_000_000_000)
+        found: list[Values] = []
+        for (dimension, value, position), counts in increment.rows.items():
+            numbers = _counts_of(counts)
+            for name, number in zip(COUNT_FIELDS, numbers, strict=True):
+                count(number, f"rollup {name}")
+            at = count(position + 1, "rollup position", MAX_DEPTH) - 1
+            found.append((self._engine, key(dimension), bucket, key(value), at, *numbers))
+        return found
 
 
 def _event(config: Mapping[str, Any]) -> Row:
@@ -313,17 +333,11 @@ def _event(config: Mapping[str, Any]) -> Row:
 
 
 def _short(report: RequestReport) -> str:
-    """Return the request's boundaries that were crossed too seldom, as ``,draft.fc,``; empty when none.
-
-    Whether a boundary was armed, so that this is a gap, is the process' fact and joined when read.
-    """
+    """Return the request's boundaries that were crossed too seldom, see :func:`short.short_of`."""
     if report.boundaries is None:
         return ""
     try:
-        expected, observed = chunks.unpack_boundaries(report.boundaries)
+        return short_of(report.boundaries)
     except CodecError as error:
         log.warning("request %s: its boundary counts cannot be read: %s", report.uid, error)
         return ""
-    found = ledger.gaps(expected, observed, {boundary: True for boundary, _ in expected})
-    names = dict.fromkeys(key(gap.boundary) for gap in found)
-    return f",{','.join(names)}," if names else ""

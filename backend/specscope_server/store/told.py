@@ -1,4 +1,7 @@
-"""What the store is told: plain frozen facts of the receiver, written in one transaction."""
+"""What the store is told: plain facts of the receiver, written in one transaction.
+
+All are frozen but those made once a chunk, though nobody changes one: freezing doubles the time it takes.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ class Heartbeat:
     speculation: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestTotals:
     """Running totals of a request; they only grow, so the largest told is the newest."""
 
@@ -95,7 +98,7 @@ class EngineCounts:
     accepted: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestReport:
     """What one span says of a request: identity, state and totals as of then."""
 
@@ -125,7 +128,7 @@ class RequestReport:
     """Id of the answer, where it was told."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Chunk:
     """A ``spec_decode.steps`` span: packed columns, stored as they came. Keyed (process, uid, seq)."""
 

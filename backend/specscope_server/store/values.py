@@ -57,6 +57,8 @@ def optional_from_ns(value: int | None) -> datetime | None:
 
 def clean(value: str, limit: int = LINE_CHARS) -> str:
     """Return text that every database stores alike: no NUL, no lone surrogate, not too long."""
+    if len(value) <= limit and value.isascii() and "\0" not in value:  # nearly all
+        return value
     return value[:limit].replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 
@@ -101,6 +103,11 @@ def _plain(value: object) -> object:
     return value if value is None or isinstance(value, (str, int, bool)) else str(value)
 
 
+def packed_json(value: Mapping[str, Any]) -> str:
+    """Return an object as :class:`JsonText` keeps it."""
+    return json.dumps(_plain(value), sort_keys=True)
+
+
 class JsonText(TypeDecorator[Mapping[str, Any]]):
     """A JSON object as text with sorted keys: the same bytes in every database, whatever is in it.
 
@@ -113,7 +120,7 @@ class JsonText(TypeDecorator[Mapping[str, Any]]):
 
     def process_bind_param(self, value: Mapping[str, Any] | None, dialect: Dialect) -> str | None:
         """Pack an object."""
-        return None if value is None else json.dumps(_plain(value), sort_keys=True)
+        return None if value is None else packed_json(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Mapping[str, Any]:
         """Unpack an object."""
