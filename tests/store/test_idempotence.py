@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specscope.chunks import pack_boundaries
 from specscope_server.store import open_store
 from specscope_server.store.port import Store
-from specscope_server.store.told import EngineReport, RequestTotals, SpanBatch, Told
+from specscope_server.store.told import EngineReport, LogBatch, RequestTotals, SpanBatch, Told
 from storekit import facts
 from storekit.dump import Dump, dump, empty
 
@@ -92,6 +92,11 @@ PIECES: tuple[Told, ...] = (
     SpanBatch("default", (facts.span(0), facts.span(1))),
     SpanBatch("default", (facts.span(1), facts.span(2, failed=True))),
     SpanBatch("second", (facts.span(0),)),
+    SpanBatch("default", (facts.span(3, trace="theirs", request_id="rid-u0", response_id="answer"),)),
+    facts.batch(facts.request(response_id="answer"), **OTHER),
+    LogBatch("default", (facts.log_record(0), facts.log_record(1))),
+    LogBatch("default", (facts.log_record(1), facts.log_record(2, trace="theirs"))),
+    LogBatch("second", (facts.log_record(0),)),
 )
 
 
@@ -117,7 +122,7 @@ def test_order_number_and_grouping_of_batches_change_nothing(store: Store, store
     wanted = _written(store, store_url, [[piece] for piece in PIECES])
     filled = {name for name, rows in wanted.items() if rows}
     concluded = {"finding", "alert_state", "alert_event", "delivery"}
-    assert filled == set(wanted) - concluded - {"reference", "reference_sequence", "log_record"}
+    assert filled == set(wanted) - concluded - {"reference", "reference_sequence"}
 
     @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(deliveries())

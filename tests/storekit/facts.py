@@ -23,6 +23,7 @@ from specscope_server.store.told import (
     EngineReport,
     ForeignSpan,
     Heartbeat,
+    LogRecord,
     ProcessFacts,
     PromptText,
     RankReport,
@@ -270,6 +271,22 @@ def span(number: int, trace: str = "trace-u0", **changes: Any) -> ForeignSpan:
         end_ns=ago_ns(19) + number,
         failed=False,
         attributes={"rid": "a"},
+    )
+    return replace(base, **changes)
+
+
+def log_record(number: int, trace: str = "trace-u0", **changes: Any) -> LogRecord:
+    """Return a log record of a trace, ``number`` ns after its first one."""
+    base = LogRecord(
+        trace_id=trace,
+        record_id=f"{number:032x}",
+        span_id=f"{0:016x}",
+        time_ns=ago_ns(20) + number,
+        severity=9,
+        service="shop",
+        scope="app",
+        body="asked",
+        attributes={"n": number},
     )
     return replace(base, **changes)
 

@@ -74,6 +74,10 @@ class RequestModel(Model):
     temperature: float | None
     max_tokens: int | None
     finish_reason: str | None
+    response_id: str = Field(
+        description="Id of the answer; empty: not told, on SGLang it is the rid. For one request also as "
+        "another tool's span of it tells."
+    )
     queue_s: float | None
     first_token_s: float | None
     acceptance_rate: float | None = Field(description="accepted / drafted_depth; null: nothing drafted.")
@@ -123,12 +127,21 @@ def list_requests(
         Query(
             max_length=512,
             pattern=NO_NUL,
-            description="rid, trace id or request uid, whole or its beginning.",
+            description="rid, response id, trace id or request uid, whole or its beginning; or an id, whole, "
+            "that another tool's span of the request has.",
         ),
     ] = None,
     rid: Annotated[str | None, Query(max_length=512, pattern=NO_NUL, description="Exactly this rid.")] = None,
     trace_id: Annotated[
         str | None, Query(max_length=128, pattern=NO_NUL, description="Exactly this trace.")
+    ] = None,
+    response_id: Annotated[
+        str | None,
+        Query(
+            max_length=512,
+            pattern=NO_NUL,
+            description="Exactly this id of the answer, as told by us or another tool's span, or the rid.",
+        ),
     ] = None,
     engine: EngineUid = None,
     model: Annotated[
@@ -154,6 +167,7 @@ def list_requests(
         text=text or None,
         rid=rid or None,
         trace_id=trace_id or None,
+        response_id=response_id or None,
         engine_uid=engine or None,
         model=model or None,
         kind=kind,

@@ -6,7 +6,7 @@ import hashlib
 from typing import Final
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.logs.v1 import logs_pb2
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as Told
 
 from specscope_server.ingest import foreign, plain
 from specscope_server.ingest.values import MAX_TIME_NS, Invalid, Tally
@@ -44,7 +44,7 @@ def read(export: ExportLogsServiceRequest) -> tuple[list[LogBatch], Tally]:
     return batches, tally
 
 
-def _record(record: logs_pb2.LogRecord, service: str, scope: str) -> LogRecord:
+def _record(record: Told, service: str, scope: str) -> LogRecord:
     told = record.time_unix_nano or record.observed_time_unix_nano
     severity = int(record.severity_number)
     return LogRecord(
@@ -60,12 +60,12 @@ def _record(record: logs_pb2.LogRecord, service: str, scope: str) -> LogRecord:
     )
 
 
-def _fingerprint(record: logs_pb2.LogRecord, service: str, scope: str) -> str:
-    """Return a hash of the whole record. When it was observed does not count where it has a time of its own:
+def _fingerprint(record: Told, service: str, scope: str) -> str:
+    """Return a hash of the whole record.
 
-    each collector on the way may say that anew.
+    When it was observed does not count where it has a time of its own: a collector may say that anew.
     """
-    same = logs_pb2.LogRecord()
+    same = Told()
     same.CopyFrom(record)
     if same.time_unix_nano:
         same.observed_time_unix_nano = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection, select
@@ -24,16 +24,13 @@ def forget(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
     _BOUNDED.forget(connection, rows, OF_TRACE, OF_WORKSPACE)
 
 
-def logs_of_traces(
-    connection: Connection, workspace: str, trace_ids: Collection[str]
-) -> tuple[LogRecord, ...]:
-    """Return the records of some traces, by time; as many as are kept of one."""
-    known = [trace_id for trace_id in trace_ids if trace_id]
-    if not known:
+def logs_of_trace(connection: Connection, workspace: str, trace_id: str) -> tuple[LogRecord, ...]:
+    """Return the records of a trace, by time."""
+    if not trace_id:
         return ()
     found = connection.execute(
         select(schema.log_record)
-        .where(_T.workspace == workspace, _T.trace_id.in_(known))
+        .where(_T.workspace == workspace, _T.trace_id == trace_id)
         .order_by(_T.time_ns, _T.record_id)
         .limit(OF_TRACE)
     )

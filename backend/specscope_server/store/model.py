@@ -11,7 +11,7 @@ from specscope import hidden_rollup
 from specscope.hidden import HiddenRow
 from specscope.rollup import Counts
 
-from specscope_server.store.told import EngineCounts, ForeignSpan, RequestTotals
+from specscope_server.store.told import EngineCounts, ForeignSpan, LogRecord, RequestTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,8 @@ class RequestRow:
     parent_span_id: str = ""
     engine_counts: EngineCounts | None = None
     """The engine's own counters, where they can be held against ``totals``."""
+    response_id: str = ""
+    """Id of the answer; empty where it was not told, which on SGLang means: it is the rid."""
 
     @property
     def acceptance_rate(self) -> float | None:
@@ -145,6 +147,18 @@ class RequestRow:
         if not self.totals.verify_steps:
             return None
         return (self.totals.accepted + self.totals.bonus) / self.totals.verify_steps
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedTrace:
+    """Spans of another trace that are of one request, by start, with what hangs below them.
+
+    ``rule`` says how they were joined, one of :data:`specscope_server.store.request_names.RULES`.
+    """
+
+    trace_id: str
+    rule: str
+    spans: tuple[ForeignSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +178,10 @@ class RequestDetail:
     steps_total: int
     spans: tuple[ForeignSpan, ...] = ()
     """Other tools' spans of the same trace, by start."""
+    joined: tuple[JoinedTrace, ...] = ()
+    """Those of other traces, the surest first."""
+    logs: tuple[LogRecord, ...] = ()
+    """Log records of its trace and of the joined spans, by time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +207,16 @@ class RequestFilter:
     """What :meth:`Store.requests` selects by; ``None`` does not filter. Times are inclusive-exclusive.
 
     ``flag``: ``zero_acceptance`` (verify steps, nothing accepted), ``gap`` (a boundary of its own is short),
-    ``unfinished``, ``health_check``. ``text`` matches rid, trace id, request uid exactly or as a prefix.
+    ``unfinished``, ``health_check``. ``text`` matches rid, trace id, response id, request uid exactly or as a
+    prefix, and exactly the ids that other tools' spans of the request have. ``response_id`` is the answer's
+    id as told by us or by such a span, or the rid, which it is on SGLang.
     """
 
     workspace: str = "default"
     text: str | None = None
     rid: str | None = None
     trace_id: str | None = None
+    response_id: str | None = None
     engine_uid: str | None = None
     model: str | None = None
     kind: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
 from specscope import chunks
@@ -12,13 +12,15 @@ from specscope.chunks import ExtendRow, StepRow
 from specscope.columns import CodecError
 from sqlalchemy import Connection, Row, func, select
 
+from specscope_server.store import joined, schema
 from specscope_server.store import rows as names
-from specscope_server.store import schema
 from specscope_server.store.facts import engine_names
-from specscope_server.store.model import BoundaryState, RequestDetail
+from specscope_server.store.logs import logs_of_trace
+from specscope_server.store.model import BoundaryState, JoinedTrace, RequestDetail
 from specscope_server.store.request_rows import public, selected
 from specscope_server.store.spans import spans_of_trace
 from specscope_server.store.states import Totals, arming, states
+from specscope_server.store.told import LogRecord
 
 log = logging.getLogger(__name__)
 _T = schema.step_chunk.c
@@ -44,15 +46,32 @@ def detail(
         _recorded(row) for chunk in stored for row in unpacked(chunk, "extends", chunks.unpack_extends)
     ]
     request = public(found, engine_names(connection, [found.engine_uid])[found.engine_uid])
+    whose = joined.request_of(found, workspace)
+    own = spans_of_trace(connection, workspace, request.trace_id)
+    others = joined.joined_traces(connection, whose)
     recorded = max((row["index"] + 1 for row in steps), default=0)
     return RequestDetail(
-        request=request,
+        request=replace(request, response_id=joined.response_id(whose, own, others)),
         steps=tuple(_joined(steps)),
         extends=tuple(_joined(extends)),
         boundaries=_boundaries(connection, found),
-        spans=spans_of_trace(connection, workspace, request.trace_id),
+        spans=own,
+        joined=others,
+        logs=_logs(connection, workspace, request.trace_id, others),
         steps_total=max(recorded, request.totals.verify_steps + request.totals.overshoot_steps),
     )
+
+
+def _logs(
+    connection: Connection, workspace: str, trace_id: str, others: Sequence[JoinedTrace]
+) -> tuple[LogRecord, ...]:
+    """Return the records of the request's trace, and of other traces those of its spans alone."""
+    found = [*logs_of_trace(connection, workspace, trace_id)]
+    for trace in others:
+        spans = {span.span_id for span in trace.spans}
+        told = logs_of_trace(connection, workspace, trace.trace_id)
+        found += [record for record in told if record.span_id in spans]
+    return tuple(sorted(found, key=lambda record: (record.time_ns, record.record_id)))
 
 
 def request_row(connection: Connection, workspace: str, uid: str, now_ns: int) -> Row[Any] | None:
@@ -62,7 +81,9 @@ def request_row(connection: Connection, workspace: str, uid: str, now_ns: int) -
     """
     # Not sorted by the database, which might walk an index of all arrivals for it.
     named = connection.execute(
-        selected(now_ns).add_columns(_R.boundaries).where(_R.workspace == workspace, _R.uid == uid)
+        selected(now_ns)
+        .add_columns(_R.boundaries, schema.process.c.engine_name)
+        .where(_R.workspace == workspace, _R.uid == uid)
     ).all()
     return max(named, key=lambda row: (row.arrival_ns, row.engine_uid), default=None)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from specscope import convention
-from sqlalchemy import ColumnElement, Connection, and_, exists, literal, select, tuple_, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, literal, select, tuple_, union_all
 
 from specscope_server.store import cursor as cursors
+from specscope_server.store import joined, schema
 from specscope_server.store import rows as names
-from specscope_server.store import schema
 from specscope_server.store.facts import engine_names
 from specscope_server.store.model import Page, RequestFilter
 from specscope_server.store.request_rows import LOST, is_running, public, selected, state_at
@@ -30,7 +31,7 @@ def page(connection: Connection, where: RequestFilter, limit: int, cursor: str |
         raise ValueError(f"limit is {limit}; it must be at least 1")
     query = selected(now_ns).where(*conditions(where, now_ns))
     arrival: ColumnElement[int] = _T.arrival_ns
-    if where.text or where.rid is not None or where.trace_id is not None:
+    if where.text or any(told is not None for told in (where.rid, where.trace_id, where.response_id)):
         # A search has few hits. Sorted by a bare column, both planners may walk the index by arrival instead,
         # through every request there is; a sum they cannot look up in it.
         arrival = _T.arrival_ns + 0
@@ -57,6 +58,8 @@ def conditions(where: RequestFilter, now_ns: int) -> list[ColumnElement[bool]]:
     wanted: list[ColumnElement[bool]] = [workspace == where.workspace]
     if where.text:
         wanted.append(_found(where.workspace, where.text))
+    if where.response_id is not None:
+        wanted.append(_answered(where.workspace, clean(where.response_id)))
     for column, value in (
         (_T.rid, where.rid),
         (_T.trace_id, where.trace_id),
@@ -88,21 +91,30 @@ def conditions(where: RequestFilter, now_ns: int) -> list[ColumnElement[bool]]:
 
 
 def _found(workspace: str, text: str) -> ColumnElement[bool]:
-    """Return the search by rid, trace id or uid, whole or its beginning. Ids are lower-case hex.
+    """Return the search by rid, response id, trace id or uid, whole or its beginning. Ids are lower-case hex.
 
-    A union, because SQLite takes the three indexes of an OR for dearer than one scan.
+    What another tool's span is called must be whole. A union, because SQLite takes the indexes of an OR for
+    dearer than one scan.
     """
     text = clean(text.strip())
     ids = ((_S.c.rid, text), (_S.c.trace_id, text.lower()), (_S.c.uid, text.lower()))
-    hits = union_all(
-        *(
-            select(_S.c.uid).where(
-                _S.c.workspace == workspace, column >= start, column < start + _LAST_CHARACTER
-            )
-            for column, start in ids
-        )
+    mine = [_beginning(workspace, column, start) for column, start in ids]
+    mine.append(_beginning(workspace, _S.c.response_id, text).where(_S.c.response_id != joined.NONE))
+    return _T.uid.in_(union_all(*mine, *joined.found_by_spans(workspace, text)))
+
+
+def _beginning(workspace: str, column: ColumnElement[str], start: str) -> Select[Any]:
+    return select(_S.c.uid).where(
+        _S.c.workspace == workspace, column >= start, column < start + _LAST_CHARACTER
     )
-    return _T.uid.in_(hits)
+
+
+def _answered(workspace: str, response_id: str) -> ColumnElement[bool]:
+    """Return whether a request's answer has this id: told by us, by its spans, or the rid."""
+    mine = select(_S.c.uid).where(_S.c.workspace == workspace)
+    told = mine.where(_S.c.response_id == response_id, _S.c.response_id != joined.NONE)
+    spans = joined.answered_by_spans(workspace, response_id)
+    return _T.uid.in_(union_all(told, mine.where(_S.c.rid == response_id), *spans))
 
 
 def _gap() -> ColumnElement[bool]:

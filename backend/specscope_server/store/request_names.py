@@ -41,5 +41,5 @@ def request_names(rid: str, engine_name: str) -> dict[str, str]:
 
 
 def response_names(rid: str, response_id: str) -> tuple[str, ...]:
-    """Return the ids that the answer may have: the one told, or the rid, as SGLang and vLLM's chat have it."""
+    """Return the ids that the answer may have: the one told, or the rid, as on SGLang and vLLM's chat."""
     return tuple(name for name in dict.fromkeys((response_id, rid)) if name)

@@ -66,6 +66,7 @@ def public(row: Row[Any], engine: str) -> RequestRow:
         totals=RequestTotals(**{name: getattr(row, name) for name in TOTALS}),
         detail=row.detail or "",
         parent_span_id=row.parent_span_id,
+        response_id=row.response_id,
         engine_counts=None
         if row.engine_verify_steps is None or row.engine_accepted is None
         else EngineCounts(row.engine_verify_steps, row.engine_accepted),

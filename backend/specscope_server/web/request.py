@@ -18,7 +18,7 @@ from specscope_server.web.confidence import Confidence, confidence
 from specscope_server.web.hidden_request import HiddenView
 from specscope_server.web.stations import Station, stations
 from specscope_server.web.stats import Acceptance, Stat
-from specscope_server.web.trace import Trace, trace
+from specscope_server.web.trace import Trace, of_request
 from specscope_server.web.verdict import Verdict
 
 STEPS_SHOWN: Final = 400
@@ -158,7 +158,7 @@ def build(store: Reads, workspace: str, uid: str, first: int) -> RequestPage | N
         hidden=hidden,
         confidence=confidence([r.values for r in counted]),
         no_steps=_why_no_steps(request),
-        trace=trace(request, detail.spans),
+        trace=of_request(detail),
     )
 
 
