@@ -18,6 +18,7 @@ from specscope_server.api import errors
 from specscope_server.api import metrics as scraped
 from specscope_server.api.common import Parts
 from specscope_server.api.router import router as api
+from specscope_server.housekeeper import Housekeeper
 from specscope_server.ingest import otlp_http
 from specscope_server.ingest.body import Admission, Limits
 from specscope_server.ingest.otlp_grpc import listening
@@ -49,16 +50,19 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     receiver = Receiver(store, limits, admission, token=settings.ingest_token)
 
     evaluator = Evaluator(store, settings.notify, window_s=settings.judge_s, base_url=settings.public_url)
+    housekeeper = Housekeeper(store)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
         watching = asyncio.create_task(evaluator.run(), name="evaluator")
+        keeping = asyncio.create_task(housekeeper.run(), name="housekeeper")
         try:
             async with listening(receiver, settings.grpc_address, settings.tls_cert, settings.tls_key):
                 yield
         finally:
+            housekeeper.stop()
             await evaluator.stop()
-            await watching
+            await asyncio.gather(watching, keeping)
             await asyncio.to_thread(store.close)
 
     app = FastAPI(

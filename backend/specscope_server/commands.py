@@ -1,16 +1,18 @@
-"""``specscope serve`` and ``specscope db``, found by the command through its entry points."""
+"""``specscope serve``, found by the command through its entry point."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Annotated, NoReturn
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
+from specscope_server import keep_options as k
 from specscope_server import settings as s
 from specscope_server.alerts.targets import TargetError, parse_target
+from specscope_server.cli_parts import Database, fail
 from specscope_server.listening import (
     ListenError,
     address_of,
@@ -22,24 +24,16 @@ from specscope_server.listening import (
 )
 from specscope_server.serving import serve_alone, serve_in_workers
 from specscope_server.settings import ServerSettings, SettingsError, default_database
-from specscope_server.store import check as check_store
 from specscope_server.store import open_store
-from specscope_server.store import upgrade as upgrade_store
-from specscope_server.store.port import StoreError
+from specscope_server.store.port import Store, StoreError
 from specscope_server.store.where import parse, where
 
-Database = Annotated[
-    str,
-    typer.Option(
-        "--db",
-        envvar=s.DB,
-        metavar="URL",
-        help="sqlite:///file, postgresql://... or a file path. [default: specscope.db in the data directory]",
-        show_default=False,
-    ),
-]
 
-db = typer.Typer(help="Look after the database.", no_args_is_help=True, rich_markup_mode=None)
+class Synchronous(StrEnum):
+    """When SQLite says that a commit is done."""
+
+    FULL = "full"
+    NORMAL = "normal"
 
 
 def serve(
@@ -88,6 +82,19 @@ def serve(
     public_url: Annotated[
         str, typer.Option("--url", envvar=s.PUBLIC_URL, help="URL of this server in notifications.")
     ] = "",
+    steps_days: k.StepsDays = k.DEFAULT.steps_days,
+    requests_days: k.RequestsDays = k.DEFAULT.requests_days,
+    rollups_days: k.RollupsDays = k.DEFAULT.rollups_days,
+    minutes_days: k.MinutesDays = k.DEFAULT.minutes_days,
+    alerts_days: k.AlertsDays = k.DEFAULT.alerts_days,
+    engines_days: k.EnginesDays = k.DEFAULT.engines_days,
+    max_db_gb: k.MaxDbGb = 0,
+    sqlite_synchronous: Annotated[
+        Synchronous,
+        typer.Option(
+            envvar=s.SQLITE_SYNCHRONOUS, help="normal: faster, but a loss of power takes the last exports."
+        ),
+    ] = Synchronous.FULL,
     workers: Annotated[
         int, typer.Option(envvar=s.WORKERS, min=1, max=s.MAX_WORKERS, help="Processes that serve.")
     ] = 1,
@@ -111,6 +118,11 @@ def serve(
             notify=tuple(notify or ()),
             trusted_hosts=tuple(trusted_host or ()),
             public_url=public_url,
+            keep=k.keep_of(
+                *(steps_days, requests_days, rollups_days, minutes_days, alerts_days, engines_days),
+                max_db_gb=max_db_gb,
+            ),
+            durable=sqlite_synchronous is Synchronous.FULL,
             workers=workers,
             max_body_mb=max_body_mb,
             max_inflated_mb=max_inflated_mb,
@@ -120,25 +132,33 @@ def serve(
             parse_target(target)
         listener = listen(settings.host, settings.port)
     except (SettingsError, TargetError) as error:
-        _fail(str(error), 2)
+        fail(str(error), 2)
     except ListenError as error:
-        _fail(str(error), 1)
+        fail(str(error), 1)
     with listener, ExitStack() as held:
         grpc_address, about_grpc = _grpc(settings.host, grpc_port, held)
         try:
-            store, place = open_store(settings.db), where(parse(settings.db))
+            store, place = _opened(settings), where(parse(settings.db))
         except StoreError as error:
-            _fail(str(error), 1)
+            fail(str(error), 1)
         url = url_of(listener, settings.host, tls=settings.tls)
         settings = replace(settings, public_url=settings.public_url or url, grpc_address=grpc_address)
         typer.echo(f"SpecScope listens on {url} and stores in {place}")
         typer.echo(about_grpc)
+        if not store.capabilities.durable_commit:
+            typer.echo(
+                "Exports are acknowledged before they are on disk: the last may be lost with the power"
+            )
         if settings.workers == 1:
             serve_alone(settings, listener, store)
             return
         store.close()  # each worker opens it by itself; here it was seen to be sound
         if not serve_in_workers(settings, listener):
-            _fail("a worker could not start: the lines above say why", 1)
+            fail("a worker could not start: the lines above say why", 1)
+
+
+def _opened(settings: ServerSettings) -> Store:
+    return open_store(settings.db, keep=settings.keep, durable=settings.durable)
 
 
 def _grpc(host: str, port: str, held: ExitStack) -> tuple[str, str]:
@@ -153,35 +173,9 @@ def _grpc(host: str, port: str, held: ExitStack) -> tuple[str, str]:
         socket = held.enter_context(reserve(host, number))
     except ListenError as error:
         if port.isdigit():
-            _fail(str(error), 1)
+            fail(str(error), 1)
         if port:
-            _fail(str(error), 2)
+            fail(str(error), 2)
         return "", f"OTLP/gRPC is off: {error}; OTLP/HTTP is not concerned"
     address = address_of(socket)
     return address, f"OTLP/gRPC listens on {address}"
-
-
-@db.command()
-def upgrade(database: Database = "") -> None:
-    """Bring the database's schema up to date; the server does so at every start."""
-    _on_database(upgrade_store, database)
-
-
-@db.command()
-def check(database: Database = "") -> None:
-    """Say whether the database can be used by this version; changes nothing."""
-    _on_database(check_store, database)
-
-
-def _on_database(act: Callable[[str], str], database: str) -> None:
-    try:
-        typer.echo(act(database or default_database()))
-    except SettingsError as error:
-        _fail(str(error), 2)
-    except StoreError as error:
-        _fail(str(error), 1)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    typer.echo(f"specscope: {message}", err=True)
-    raise typer.Exit(code)

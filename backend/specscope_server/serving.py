@@ -86,7 +86,7 @@ def _worker(settings: ServerSettings) -> FastAPI:
     """Make the application in one of several processes."""
     _log()
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
-    return create_app(settings, open_store(settings.db))
+    return create_app(settings, open_store(settings.db, keep=settings.keep, durable=settings.durable))
 
 
 def _end_with_parent() -> None:

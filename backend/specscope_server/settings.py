@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from specscope_server import keep_options
+from specscope_server.store.keep import NOTHING_GOES, Keep
+
 DB: Final = "SPECSCOPE_DB"
 """Database URL. Default: ``specscope.db`` in ``$XDG_DATA_HOME/specscope`` (``~/.local/share/specscope``)."""
 HOST: Final = "SPECSCOPE_HOST"
@@ -38,6 +41,8 @@ TLS_KEY: Final = "SPECSCOPE_SERVER_TLS_KEY"
 """PEM file of the certificate's private key, without a password."""
 INGEST_TOKEN_FILE: Final = "SPECSCOPE_SERVER_INGEST_TOKEN_FILE"
 """File with the token that exports must bring. Default: none is asked for."""
+SQLITE_SYNCHRONOUS: Final = "SPECSCOPE_SQLITE_SYNCHRONOUS"
+"""``full``: what is acknowledged is on disk. ``normal``: the last of it may be lost with the power."""
 WORKERS: Final = "SPECSCOPE_SERVER_WORKERS"
 """Processes that serve. Default 1."""
 MAX_BODY_MB: Final = "SPECSCOPE_SERVER_MAX_BODY_MB"
@@ -46,7 +51,8 @@ MAX_INFLATED_MB: Final = "SPECSCOPE_SERVER_MAX_INFLATED_MB"
 """MiB of one export after decompression. Default 32: hostile protobuf takes 30 times that to decode."""
 
 ALL_VARIABLES: Final = (
-    DB, HOST, PORT, GRPC_PORT, ALLOW_UNAUTHENTICATED, INGEST_TOKEN_FILE, TLS_CERT, TLS_KEY, NOTIFY,
+    DB, SQLITE_SYNCHRONOUS, *keep_options.VARIABLES,
+    HOST, PORT, GRPC_PORT, ALLOW_UNAUTHENTICATED, INGEST_TOKEN_FILE, TLS_CERT, TLS_KEY, NOTIFY,
     TRUSTED_HOSTS, PUBLIC_URL, WORKERS, MAX_BODY_MB, MAX_INFLATED_MB,
 )  # fmt: skip
 
@@ -81,6 +87,10 @@ class ServerSettings:
     tls_cert: str = ""
     tls_key: str = ""
     ingest_token: str = field(default="", repr=False)
+    keep: Keep = NOTHING_GOES
+    """How long what is stored is kept; ``specscope serve`` has defaults of its own."""
+    durable: bool = True
+    """Whether SQLite waits for the disk before an export is acknowledged."""
     workers: int = 1
     max_body_mb: int = DEFAULT_BODY_MB
     max_inflated_mb: int = DEFAULT_INFLATED_MB

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,13 +27,16 @@ class Bench:
         Engine(store, clock).beat()
         self.uid = store.engine_uids()[0][1]
 
-    def queue(self, target: Target, state: str = "firing", rule: str = "silent_path") -> None:
+    def queue(
+        self, target: Target, state: str = "firing", rule: str = "silent_path", *, also: Sequence[Target] = ()
+    ) -> None:
         self.clock.forward(1)
         row = AlertRow(
             rule, "Silent path", self.uid, "tiny", state, "fc never ran.", self.clock(), self.clock()
         )
         told = payload(row, "ok", "default", [], "http://scope:4318")
-        self.store.set_alerts([row], [NewDelivery(rule, self.uid, state, target.label, told)])
+        new = [NewDelivery(rule, self.uid, state, each.label, told) for each in (target, *also)]
+        self.store.set_alerts([row], new)
 
     def rows(self) -> list[DeliveryRow]:
         """Oldest first."""
@@ -133,8 +136,7 @@ def test_a_slow_target_holds_up_no_other_and_is_not_asked_twice(bench: Bench) ->
     hold = threading.Event()
     with Receiver(hold=hold) as slow, Receiver() as quick:
         targets = (webhook(slow), webhook(quick))
-        for target in targets:
-            bench.queue(target)
+        bench.queue(targets[0], also=targets[1:])
 
         async def work() -> None:
             deliverer = Deliverer(bench.store, targets, bench.clock)

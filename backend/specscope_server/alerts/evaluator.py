@@ -1,7 +1,9 @@
 """The loop over all engines: evidence, diagnosis, findings, rule states, notifications.
 
 Everything it must remember is in the store, so a restart loses no state and repeats no notification; only
-a change that was still waiting for its duration starts to wait again.
+a change that was still waiting for its duration starts to wait again. Of all servers (and their workers)
+that share a database one evaluates and delivers: the one that holds the lease, which another takes over
+when that one is gone.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ WINDOW_S: Final = 300.0
 INTERVAL_S: Final = 2.0
 DELIVER_EVERY_S: Final = 1.0
 DEFAULT_WORKSPACE: Final = "default"
+LEASE: Final = "evaluator"
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +56,9 @@ class Evaluator:
         self.labels = tuple(parsed)
         self.deliverer = Deliverer(store, tuple(parsed.values()), clock)
         self._store = store
+        self._lease = store.lease(LEASE)
+        self.leads = False
+        """Whether this server evaluated last: no other one does meanwhile."""
         self._interval_s = interval_s
         self._window_s = window_s
         self._base_url = base_url.rstrip("/")
@@ -69,12 +75,13 @@ class Evaluator:
         self._stopped.clear()
         try:
             await asyncio.gather(
-                self._repeat("evaluation", self.evaluate, self._interval_s),
-                self._repeat("delivery", self.deliverer.deliver_due, DELIVER_EVERY_S),
+                self._repeat("evaluation", self._evaluate_alone, self._interval_s),
+                self._repeat("delivery", self._deliver_alone, DELIVER_EVERY_S),
             )
             await self._guarded("delivery", self.deliverer.drain)
         finally:
             self.deliverer.close()
+            await asyncio.to_thread(self._lease.release)
             self._stopped.set()
 
     async def stop(self) -> None:
@@ -89,6 +96,28 @@ class Evaluator:
             StoreError: the database cannot serve; nothing was changed that is not stored.
         """
         await asyncio.to_thread(self.evaluate_now)
+
+    async def _evaluate_alone(self) -> None:
+        """Evaluate while no other server does."""
+        if await self._has_lease():
+            await self.evaluate()
+
+    async def _deliver_alone(self) -> None:
+        """Deliver while no other server does."""
+        if await self._has_lease():
+            await self.deliverer.deliver_due()
+
+    async def _has_lease(self) -> bool:
+        leads = False
+        try:
+            leads = await asyncio.to_thread(self._lease.hold)
+        finally:
+            if leads != self.leads:
+                log.info("this server %s alerts", "now evaluates" if leads else "no longer evaluates")
+                # What waited for its duration here may be long over: it is the other server's to say.
+                self._pending = {}
+            self.leads = leads
+        return leads
 
     async def _repeat(self, what: str, work: Callable[[], Awaitable[None]], every_s: float) -> None:
         while not self._stopping.is_set():

@@ -89,6 +89,11 @@ def migrate(target: Database) -> str:
         return head
 
 
+def schema_of(connection: Connection) -> str:
+    """Return the schema's revision, empty for a database without tables."""
+    return _context(connection).get_current_revision() or ""
+
+
 def differences(connection: Connection) -> list[object]:
     """Return what Alembic would change to make the database what :mod:`schema` says; empty when equal."""
     return list(compare_metadata(_context(connection), schema.metadata))
