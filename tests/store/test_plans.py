@@ -61,11 +61,19 @@ def _detail(store: Store) -> object:
 
 
 def _evidence(store: Store) -> object:
-    return store.evidence(facts.ENGINE, facts.NOW, 60)
+    return store.evidence("default", facts.ENGINE, facts.NOW, 60)
 
 
 def _series(store: Store) -> object:
     return store.series("default", None, facts.ago(60), facts.NOW, 10)
+
+
+def _by_the_minute(store: Store) -> object:
+    return store.sliced("default", facts.ENGINE, facts.ago(3600), facts.NOW, 60, "batch")
+
+
+def _window(store: Store) -> object:
+    return store.engines("default", facts.ago(3605))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +100,11 @@ def _series(store: Store) -> object:
         (
             _series,
             r"rollup_10s USING PRIMARY KEY \(engine_uid=\? AND dimension=\? AND bucket>\?",
+        ),
+        *(
+            (ask, rf"{table} USING PRIMARY KEY \(engine_uid=\? AND dimension=\? AND bucket>\?")
+            for ask in (_by_the_minute, _window)
+            for table in ("rollup_60s", "rollup_10s")
         ),
     ],
 )

@@ -31,6 +31,7 @@ from specscope_server.store.model import (
     RequestHidden,
     SeriesPoint,
 )
+from specscope_server.store.sliced import Sliced
 from specscope_server.store.told import Told
 
 
@@ -118,6 +119,27 @@ class Reads(Protocol):
         """
         ...
 
+    def sliced(
+        self,
+        workspace: str,
+        engine_uid: str | None,
+        since: datetime,
+        until: datetime,
+        bucket_s: int,
+        dimension: str,
+        value: str | None = None,
+        position: int | None = None,
+    ) -> Sliced:
+        """Return acceptance over time by slice of a dimension of :data:`sliced.SLICES`; gaps stay gaps.
+
+        Of the slice ``value`` alone, if told; else of the :data:`sliced.MOST` with most steps. Of the draft
+        positions that of ``position`` (from 0) alone, if told.
+
+        Raises:
+            ValueError: ``bucket_s`` is not a positive multiple of 10.
+        """
+        ...
+
     def requests(self, where: RequestFilter, limit: int, cursor: str | None = None) -> Page:
         """Return a page of requests by keyset.
 
@@ -168,8 +190,10 @@ class Reads(Protocol):
         """Return the model names seen, sorted."""
         ...
 
-    def evidence(self, engine_uid: str, now: datetime, window_s: float) -> Evidence | None:
-        """Return what the diagnosis needs of one engine, ``None`` when there is no such engine."""
+    def evidence(
+        self, workspace: str, engine_uid: str, now: datetime, window_s: float
+    ) -> Evidence | None:
+        """Return what the diagnosis needs of one engine, ``None`` when the workspace has none of that id."""
         ...
 
     def engine_uids(self) -> list[tuple[str, str]]:
@@ -285,6 +309,7 @@ class Store(Reads, Protocol):
         """Store rule states; history gets an event where the state changed; queue notifications due at once.
 
         While a state lasts, its first ``since`` stays. A rule first heard of changes only if it fires.
+        A notification of a state that was stored before is not queued again.
 
         Raises:
             Refused: there is no such engine.

@@ -1,21 +1,37 @@
-"""Sums of rollups: over a window for each engine, and over time."""
+"""Sums of rollups: over a window for each engine, and over time, by slice.
+
+Every window is read from as few rows as there can be: whole minutes from the sums by the minute, what is
+before and after them from those by 10 s. Both are written in one transaction, so the sums are the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from specscope.rollup import ALL, BUCKET_S, COUNT_FIELDS, STEP, Counts
-from sqlalchemy import BigInteger, ColumnElement, Connection, Row, cast, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Table,
+    cast,
+    func,
+    select,
+    union_all,
+)
 
 from specscope_server.store import schema
 from specscope_server.store.model import SeriesPoint
+from specscope_server.store.sliced import MOST, Sliced, ordered
+from specscope_server.store.values import clean
 
-_T = schema.rollup_10s.c
-# PostgreSQL sums bigint as numeric.
-_SUMS = [cast(func.sum(_T[name]), BigInteger).label(name) for name in COUNT_FIELDS]
+MINUTE_S: Final = 60
+_EVER: Final = 1 << 62
 
 
 @dataclass(slots=True)
@@ -39,6 +55,47 @@ class Sums:
             self.by_position[row.position] = (row.steps, row.accepted)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Which rows: of these engines (ids or a query of them) and dimension; of ``values`` slices if told."""
+
+    engines: Any
+    dimension: str = ALL
+    values: Sequence[str] | None = None
+    position: int | None = None
+
+    def of(self, table: Table, since: int, until: int) -> Any:
+        """Return the query of one table."""
+        t = table.c
+        wanted = [t.engine_uid.in_(self.engines), t.dimension == self.dimension, t.bucket >= since]
+        if until != _EVER:
+            wanted.append(t.bucket < until)
+        if self.values is not None:
+            wanted.append(t.slice.in_(self.values))
+        if self.position is not None:
+            wanted.append(t.position.in_({STEP, self.position}))
+        return select(t.engine_uid, t.bucket, t.slice, t.position, *(t[name] for name in COUNT_FIELDS)).where(
+            *wanted
+        )
+
+    def between(self, since: int, until: int, bucket_s: int = MINUTE_S) -> FromClause:
+        """Return them of a window, from the sums by the minute where ``bucket_s`` is whole minutes."""
+        first, last = -(-since // MINUTE_S) * MINUTE_S, until // MINUTE_S * MINUTE_S
+        if bucket_s % MINUTE_S or first >= last:
+            return self.of(schema.rollup_10s, since, until).subquery()
+        parts = [self.of(schema.rollup_60s, first, _EVER if until == _EVER else last)]
+        if since < first:
+            parts.append(self.of(schema.rollup_10s, since, first))
+        if until not in (last, _EVER):
+            parts.append(self.of(schema.rollup_10s, last, until))
+        return union_all(*parts).subquery() if len(parts) > 1 else parts[0].subquery()
+
+
+def _sums(rows: FromClause) -> list[ColumnElement[int]]:
+    # PostgreSQL sums bigint as numeric.
+    return [cast(func.sum(rows.c[name]), BigInteger).label(name) for name in COUNT_FIELDS]
+
+
 def window_sums(
     connection: Connection, uids: Iterable[str], since_s: int, until_s: int | None = None
 ) -> Mapping[str, Sums]:
@@ -46,13 +103,10 @@ def window_sums(
 
     No rollup, no entry.
     """
-    since = _floor(since_s, BUCKET_S)
-    wanted = [_T.engine_uid.in_(sorted(set(uids))), _T.dimension == ALL, _T.bucket >= since]
-    if until_s is not None:
-        wanted.append(_T.bucket < until_s)
+    rows = _Rows(sorted(set(uids))).between(_floor(since_s, BUCKET_S), _EVER if until_s is None else until_s)
     found: dict[str, Sums] = {}
     for row in connection.execute(
-        select(_T.engine_uid, _T.position, *_SUMS).where(*wanted).group_by(_T.engine_uid, _T.position)
+        select(rows.c.engine_uid, rows.c.position, *_sums(rows)).group_by(rows.c.engine_uid, rows.c.position)
     ):
         found.setdefault(row.engine_uid, Sums()).take(row)
     return found
@@ -71,23 +125,59 @@ def series(
     Raises:
         ValueError: ``bucket_s`` is not a positive multiple of 10.
     """
+    found = sliced(connection, workspace, engine_uid, since_s, until_s, bucket_s, ALL)
+    return list(found.series.get("", ()))
+
+
+def sliced(
+    connection: Connection,
+    workspace: str,
+    engine_uid: str | None,
+    since_s: int,
+    until_s: int,
+    bucket_s: int,
+    dimension: str,
+    value: str | None = None,
+    position: int | None = None,
+) -> Sliced:
+    """Return sums over time by slice of a dimension, of at most :data:`MOST` slices: those with most steps.
+
+    Of one slice ``value``, and of one ``position`` (from 0) beside the steps, if told.
+
+    Raises:
+        ValueError: ``bucket_s`` is not a positive multiple of 10.
+    """
     if bucket_s <= 0 or bucket_s % BUCKET_S:
         raise ValueError(f"bucket width is {bucket_s} s; it must be a multiple of {BUCKET_S}")
-    start: ColumnElement[int] = (_T.bucket - _T.bucket % bucket_s).label("start")
     mine = select(schema.engine.c.engine_uid).where(schema.engine.c.workspace == workspace)
     if engine_uid is not None:
         mine = mine.where(schema.engine.c.engine_uid == engine_uid)
-    points: dict[int, Sums] = {}
+    since, left_out = _floor(since_s, bucket_s), 0
+    values = None if value is None else [clean(value)]
+    if dimension != ALL and values is None:
+        steps = _Rows(mine, dimension, None, STEP).between(since, until_s)
+        found = connection.execute(
+            select(steps.c.slice)
+            .group_by(steps.c.slice)
+            .order_by(func.sum(steps.c.steps).desc(), steps.c.slice)
+        ).scalars().all()  # fmt: skip
+        values, left_out = list(found[:MOST]), len(found[MOST:])
+    rows = _Rows(mine, dimension, values, position).between(since, until_s, bucket_s)
+    start: ColumnElement[int] = (rows.c.bucket - rows.c.bucket % bucket_s).label("start")
+    points: dict[str, dict[int, Sums]] = {}
     for row in connection.execute(
-        select(start, _T.position, *_SUMS)
-        .where(_T.engine_uid.in_(mine), _T.dimension == ALL)
-        .where(_T.bucket >= _floor(since_s, bucket_s), _T.bucket < until_s)
-        .group_by(start, _T.position)
+        select(start, rows.c.slice, rows.c.position, *_sums(rows)).group_by(
+            start, rows.c.slice, rows.c.position
+        )
     ):
-        points.setdefault(row.start, Sums()).take(row)
+        points.setdefault(row.slice, {}).setdefault(row.start, Sums()).take(row)
+    return Sliced({name: _points(points[name]) for name in ordered(dimension, list(points))}, left_out)
+
+
+def _points(sums: Mapping[int, Sums]) -> list[SeriesPoint]:
     return [
-        SeriesPoint(datetime.fromtimestamp(at, UTC), points[at].counts, points[at].positions)
-        for at in sorted(points)
+        SeriesPoint(datetime.fromtimestamp(at, UTC), sums[at].counts, sums[at].positions)
+        for at in sorted(sums)
     ]
 
 

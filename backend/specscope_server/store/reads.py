@@ -34,7 +34,8 @@ from specscope_server.store.read_detail import detail
 from specscope_server.store.read_engines import engines, heard_since, models
 from specscope_server.store.read_hidden import request_hidden
 from specscope_server.store.read_requests import page
-from specscope_server.store.read_rollups import series, window_sums
+from specscope_server.store.read_rollups import series, sliced, window_sums
+from specscope_server.store.sliced import Sliced
 from specscope_server.store.values import to_ns
 
 _SECOND_NS = 1_000_000_000
@@ -70,6 +71,22 @@ class SqlReads:
         """See the port."""
         with self._connect() as connection:
             return series(connection, workspace, engine_uid, *_seconds(since, until), bucket_s)
+
+    def sliced(
+        self,
+        workspace: str,
+        engine_uid: str | None,
+        since: datetime,
+        until: datetime,
+        bucket_s: int,
+        dimension: str,
+        value: str | None = None,
+        position: int | None = None,
+    ) -> Sliced:
+        """See the port."""
+        with self._connect() as connection:
+            window = _seconds(since, until)
+            return sliced(connection, workspace, engine_uid, *window, bucket_s, dimension, value, position)
 
     def requests(self, where: RequestFilter, limit: int, cursor: str | None = None) -> Page:
         """See the port."""
@@ -117,10 +134,12 @@ class SqlReads:
         with self._connect() as connection:
             return models(connection, workspace)
 
-    def evidence(self, engine_uid: str, now: datetime, window_s: float) -> Evidence | None:
+    def evidence(
+        self, workspace: str, engine_uid: str, now: datetime, window_s: float
+    ) -> Evidence | None:
         """See the port."""
         with self._connect() as connection:
-            return evidence(connection, engine_uid, to_ns(now), round(window_s * 1e9))
+            return evidence(connection, workspace, engine_uid, to_ns(now), round(window_s * 1e9))
 
     def engine_uids(self) -> list[tuple[str, str]]:
         """See the port."""
