@@ -27,6 +27,9 @@ empty submessages become 257 MiB), and only one at a time may; Python decodes no
 WRITERS: Final = 8
 """Exports written at once. The store groups their commits, so more than one shares a disk sync; each may
 hold a database connection."""
+MAX_ITEMS: Final = 100_000
+"""Resources, scopes and spans (metrics, log records) of one export; tracers send 512 at most, collectors some
+thousands. A body may hold eight million empty ones, and reading those would stop all others for minutes."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +67,7 @@ class Receiver:
         )
         # What waits for the database is the inflated content, which gzip can make a thousandfold.
         ticket.hold(max(0, size - ticket.size))
-        await self._write(batches)
+        tally.too_old(await self._write(batches))
         self.stats.add(signal.name, tally, protocol=protocol, size=arrived.wire)
         message = short(tally.explain())
         if tally.rejected and not tally.accepted and not tally.foreign:
@@ -73,18 +76,23 @@ class Receiver:
 
     def _decode(self, arrived: Arrived, form: Format, signal: Signal) -> tuple[Sequence[Told], Tally, int]:
         raw = arrived.inflate()
-        return *signal.read(decode(raw, form, signal.request())), len(raw)
+        message = decode(raw, form, signal.request())
+        if (found := signal.items(message)) > MAX_ITEMS:
+            raise Refusal(
+                413, f"one export holds {found} items, at most {MAX_ITEMS} are taken: send smaller ones"
+            )
+        return *signal.read(message), len(raw)
 
-    async def _write(self, batches: Sequence[Told]) -> None:
-        """Commit; a client that goes away meanwhile does not stop it.
+    async def _write(self, batches: Sequence[Told]) -> int:
+        """Commit; a client that goes away meanwhile does not stop it. Return what was left out as too old.
 
         Raises:
             Refusal: nothing was stored.
         """
         if not batches:
-            return
+            return 0
         try:
-            await to_thread.run_sync(
+            return await to_thread.run_sync(
                 self.stats.commit, self._store, batches, datetime.now(UTC), limiter=self._writers
             )
         except Unavailable as error:

@@ -164,25 +164,28 @@ class IngestStats:
         self._waiting.set(exports)
         self._waiting_bytes.set(size)
 
-    def commit(self, store: Store, batches: Sequence[Told], received: datetime) -> None:
+    def commit(self, store: Store, batches: Sequence[Told], received: datetime) -> int:
         """Write to the store, and count how long that took and how far behind the newest event it is.
+
+        Return how many spans and points were left out as too old.
 
         Raises:
             StoreError: as :meth:`Store.write`; then nothing is counted.
         """
         began = time.perf_counter()
-        store.write(batches, received)
+        left_out = store.write(batches, received)
         self._commit.observe(time.perf_counter() - began)
         now = time.time()
         self._last.set(now)
         newest = max(_event_times(batches), default=None)
         if newest is None:
-            return
+            return left_out
         lag = now - newest / 1e9
         if lag < 0:
             self._ahead.inc()
         else:
             self._lag.observe(lag)
+        return left_out
 
     def _note(self, reason: str) -> None:
         """Remember a reason, and log it unless it is the last one again: tracers export twice a second."""

@@ -53,6 +53,12 @@ class Tally:
         self.rejected += count
         self.reasons[reason if len(reason) <= MAX_REASON else reason[:MAX_REASON] + "…"] += count
 
+    def too_old(self, count: int) -> None:
+        """Count accepted items that the store left out after all: their keys may be forgotten."""
+        if count:
+            self.accepted -= min(count, self.accepted)
+            self.reject("older than what is kept", count)
+
     def explain(self, most: int = 5) -> str:
         """Return the most frequent reasons and notes as one line, empty when there is nothing to say."""
         told = [*self.reasons.most_common(most), *self.notes.most_common(most)]

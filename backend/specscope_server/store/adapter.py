@@ -64,10 +64,11 @@ class SqlStore(SqlReads):
         """See the port."""
         return self._housekeeping.shrink(now)
 
-    def write(self, batches: Sequence[Told], received: datetime) -> None:
+    def write(self, batches: Sequence[Told], received: datetime) -> int:
         """See the port."""
-        rows = rows_of(batches, to_ns(received))
+        rows = rows_of(batches, to_ns(received), self.keep.oldest(received))
         self._database.write(lambda connection: write(connection, rows))
+        return rows.too_old
 
     def replace_findings(self, engine_uid: str, findings: Sequence[Finding], at: datetime) -> None:
         """See the port."""

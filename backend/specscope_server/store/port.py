@@ -284,10 +284,12 @@ class Store(Reads, Protocol):
         ...
 
     # writes
-    def write(self, batches: Sequence[Told], received: datetime) -> None:
+    def write(self, batches: Sequence[Told], received: datetime) -> int:
         """Commit the batches of one export in one transaction, durably; returning is the acknowledgement.
 
-        MUST be idempotent: repeated, late and out-of-order batches leave the same end state.
+        MUST be idempotent: repeated, late and out-of-order batches leave the same end state. What is older
+        than :attr:`keep` says MUST be left out: its key may be forgotten. Return how many spans and points
+        that was.
 
         Raises:
             Unavailable: nothing was stored; the same batches may succeed later.

@@ -13,6 +13,7 @@ from specscope.columns import CodecError
 from specscope.rollup import BUCKET_S, COUNT_FIELDS, bucket_start
 
 from specscope_server.store import hidden_rows, trace_rows
+from specscope_server.store.keep import Oldest
 from specscope_server.store.short import short_of
 from specscope_server.store.told import (
     Batch,
@@ -25,6 +26,7 @@ from specscope_server.store.told import (
     SpanBatch,
     Told,
 )
+from specscope_server.store.too_old import without_old
 from specscope_server.store.values import (
     MAX_NS,
     clean,
@@ -48,6 +50,7 @@ TOTALS = tuple(f.name for f in fields(RequestTotals))
 _totals_of = attrgetter(*TOTALS)
 _counts_of = attrgetter(*COUNT_FIELDS)
 
+TAKE_ALL = Oldest()
 MAX_DEPTH = 1024
 """Draft positions counted by depth; a reader lays them out side by side."""
 
@@ -92,16 +95,19 @@ class Rows:
         default_factory=dict[tuple[str, str, int], list[Row]]
     )
     """What the same increments add to the sums of hidden states; each key of ``rollups`` is there."""
+    too_old: int = 0
+    """Spans and points that were left out."""
 
 
-def rows_of(batches: Iterable[Told], received_ns: int) -> Rows:
-    """Translate batches.
+def rows_of(batches: Iterable[Told], received_ns: int, oldest: Oldest = TAKE_ALL) -> Rows:
+    """Translate batches, but for what in them is older than ``oldest``.
 
     Raises:
         Refused: a count is out of range.
     """
-    rows = Rows()
-    for batch in batches:
+    young, left_out = without_old(batches, oldest)
+    rows = Rows(too_old=left_out)
+    for batch in young:
         if isinstance(batch, Batch):
             _Translation(rows, batch, received_ns).run()
         else:
