@@ -166,7 +166,7 @@ def test_an_engine_not_heard_for_a_day_stops_firing(store: Store, clock: Clock) 
     Engine(store, clock).bypassed()
     ((_, uid),) = [("default", e.engine_uid) for e in store.engines("default", clock.now)]
     store.set_alerts([AlertRow("silent_path", "Silent path", uid, "", "firing", "", clock(), clock())], [])
-    store.replace_findings(uid, diagnose(store.evidence(uid, clock(), 300)).findings, clock())
+    store.replace_findings(uid, diagnose(store.evidence("default", uid, clock(), 300)).findings, clock())
     assert store.findings("default")
     clock.forward(timedelta(days=2).total_seconds())
     Evaluator(store, clock=clock).evaluate_now()

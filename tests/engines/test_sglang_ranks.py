@@ -88,7 +88,7 @@ def since() -> datetime:
 
 
 def evidence(live: Live, name: str) -> Evidence:
-    found = live.store.evidence(engine_of(live, name).engine_uid, datetime.now(UTC), 3600)
+    found = live.store.evidence("default", engine_of(live, name).engine_uid, datetime.now(UTC), 3600)
     assert found is not None
     return found
 

@@ -16,7 +16,7 @@ YOUNG = replace(facts.PROCESS, start_ns=facts.ago_ns(50))
 
 
 def _evidence(store: Store, window_s: float = 60) -> Evidence:
-    found = store.evidence(facts.ENGINE, facts.NOW, window_s)
+    found = store.evidence("default", facts.ENGINE, facts.NOW, window_s)
     assert found is not None
     return found
 
@@ -32,7 +32,7 @@ def _fc(expected: int, observed: int) -> tuple[BoundaryState, ...]:
 
 
 def test_no_such_engine(store: Store) -> None:
-    assert store.evidence("0123456789abcdef", facts.NOW, 60) is None
+    assert store.evidence("default", "0123456789abcdef", facts.NOW, 60) is None
 
 
 def test_everything_known_of_a_healthy_engine(store: Store) -> None:

@@ -87,12 +87,20 @@ def _window(store: Store) -> object:
         (_listed(text="r"), r"request_by_rid \(workspace=\? AND rid>\? AND rid<\?\)"),
         (_listed(text="r"), r"request_by_trace \(workspace=\? AND trace_id>\? AND trace_id<\?\)"),
         (_listed(text="r"), r"SEARCH request USING INDEX request_by_uid \(workspace=\? AND uid=\?\)"),
+        (_listed(text="r"), r"request_by_response \(workspace=\? AND response_id>\? AND response_id<\?\)"),
+        (_listed(text="r"), r"span USING INDEX \S+ \(workspace=\? AND trace_id=\?\)"),
+        (_listed(text="r"), r"span_by_request \(workspace=\? AND request_id=\?\)"),
+        (_listed(response_id="r"), r"request_by_response \(workspace=\? AND response_id=\?\)"),
+        (_listed(response_id="r"), r"span_by_response \(workspace=\? AND response_id=\?\)"),
         (_listed(engine_uid="e"), r"request_by_engine \(engine_uid=\?"),
         (_listed(flag="unfinished"), r"request_running \(workspace=\?"),
         (_listed(state="lost"), r"request_running \(workspace=\?"),
         (_listed(flag="gap"), r"request_short \(workspace=\?"),
         (_detail, r"request_by_uid \(workspace=\? AND uid=\?\)"),
         (_detail, r"step_chunk USING INDEX \S+ \(engine_uid=\? AND uid=\?\)"),
+        (_detail, r"span_by_request \(workspace=\? AND request_id=\?\)"),
+        (_detail, r"span_by_response \(workspace=\? AND response_id=\?\)"),
+        (_detail, r"log_record USING INDEX \S+ \(workspace=\? AND trace_id=\?\)"),
         (_evidence, r"boundary_count USING PRIMARY KEY \(engine_uid=\? AND .*mode=\? AND bucket<\?\)"),
         (_evidence, r"step_chunk_by_end \(engine_uid=\? AND end_ns>\?\)"),
         (_evidence, r"COVERING INDEX request_by_engine \(engine_uid=\? AND arrival_ns>\?\)"),
@@ -111,4 +119,8 @@ def _window(store: Store) -> object:
 def test_look_ups_take_their_index(sqlite_url: str, ask: Ask, wanted: str) -> None:
     steps = _plans(sqlite_url, ask)
     assert any(re.search(wanted, step) for step in steps), steps
-    assert [step for step in steps if re.match(r"SCAN (request|step_chunk|rollup|boundary)", step)] == []
+    assert [
+        step
+        for step in steps
+        if re.match(r"SCAN (request|searched|whose|span|log_record|step_chunk|rollup|boundary)", step)
+    ] == []

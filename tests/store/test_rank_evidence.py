@@ -16,7 +16,7 @@ TWO: dict[str, Any] = {"process_uid": "p2", "tp": 2}
 
 
 def evidence(store: Store) -> tuple[RankEvidence, ...]:
-    found = store.evidence(facts.ENGINE, facts.NOW, 300)
+    found = store.evidence("default", facts.ENGINE, facts.NOW, 300)
     assert found is not None
     return found.ranks
 

@@ -86,7 +86,7 @@ def test_ranks_of_the_store_are_compared(store: Store) -> None:
     good, bad = told(row, row), told(row, -row)
     store.write([facts.batch(_report(3, [good, None, good, good]), facts.heartbeat(2))], facts.NOW)
     store.write([facts.batch(_report(3, [good, good, None, bad]), facts.heartbeat(2), **ONE)], facts.NOW)
-    found = store.evidence(facts.ENGINE, facts.NOW, 300)
+    found = store.evidence("default", facts.ENGINE, facts.NOW, 300)
     assert found is not None
     [group] = found.ranks
     assert (group.compared, group.first_step) == (4, None)

@@ -23,7 +23,7 @@ def _told(store: Store, *reports: RequestReport, **beat: Any) -> Reconciliation:
 
 
 def _seen(store: Store, seconds_later: float) -> Reconciliation:
-    found = store.evidence(facts.ENGINE, facts.NOW + timedelta(seconds=seconds_later), 60)
+    found = store.evidence("default", facts.ENGINE, facts.NOW + timedelta(seconds=seconds_later), 60)
     assert found is not None
     return found.reconciliation
 

@@ -224,10 +224,10 @@ def test_what_was_crossed_since_survives_its_buckets(opened: Opened) -> None:
     store = opened(KEEP)
     for days in (60, 50):
         fill(store, days, f"d{days}")
-    before = store.evidence(facts.ENGINE, facts.NOW, 60)
+    before = store.evidence("default", facts.ENGINE, facts.NOW, 60)
     assert before is not None
     assert run(store)["boundary_count"] > 0
-    after = store.evidence(facts.ENGINE, facts.NOW, 60)
+    after = store.evidence("default", facts.ENGINE, facts.NOW, 60)
     assert after is not None
     assert after.window == before.window
     assert [(s.expected, s.observed_total) for s in after.window] == [(0, 0)]

@@ -14,7 +14,7 @@ HOUR = timedelta(hours=1)
 def _seen(reads: Reads) -> tuple[int, int, int, int]:
     """Requests by row, by evidence and by list, and verify steps."""
     row = reads.engine("default", facts.ENGINE, facts.NOW - HOUR)
-    evidence = reads.evidence(facts.ENGINE, facts.NOW, 300)
+    evidence = reads.evidence("default", facts.ENGINE, facts.NOW, 300)
     assert row is not None and evidence is not None and row.counts is not None
     listed = reads.requests(RequestFilter(), 10)
     return (

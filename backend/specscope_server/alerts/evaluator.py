@@ -197,7 +197,7 @@ class Evaluator:
         deliveries: list[NewDelivery],
         pending: dict[tuple[str, str], Pending],
     ) -> None:
-        evidence = self._store.evidence(uid, now, self._window_s)
+        evidence = self._store.evidence(workspace, uid, now, self._window_s)
         if evidence is None:
             return
         said = diagnose(evidence)

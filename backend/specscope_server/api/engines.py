@@ -190,7 +190,7 @@ class Engines(Model):
 
 def _fields(reads: Reads, row: EngineRow, now: datetime, judge_s: float) -> dict[str, Any]:
     """Return what both endpoints tell; ``reads`` is the snapshot that the row is from."""
-    evidence = reads.evidence(row.engine_uid, now, judge_s)
+    evidence = reads.evidence(row.workspace, row.engine_uid, now, judge_s)
     diagnosis: Diagnosis = diagnose(evidence)
     counts = None if row.counts is None else CountsModel.of(row.counts)
     return {

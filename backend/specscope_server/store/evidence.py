@@ -28,12 +28,14 @@ _LOOKBACK_NS = 3600 * 1_000_000_000
 _R = schema.request.c
 
 
-def evidence(connection: Connection, engine_uid: str, now_ns: int, window_ns: int) -> Evidence | None:
-    """Return the evidence of the window that ends at ``now_ns``; ``None`` when there is no such engine.
+def evidence(
+    connection: Connection, workspace: str, engine_uid: str, now_ns: int, window_ns: int
+) -> Evidence | None:
+    """Return the evidence of the window that ends at ``now_ns``; ``None`` when the workspace has none of that id.
 
     Event times are the engine's; where its clock is known to be far off, the window moves with it.
     """
-    engine = next(iter(load(connection, uids=[engine_uid])), None)
+    engine = next(iter(load(connection, workspace=workspace, uids=[engine_uid])), None)
     if engine is None:
         return None
     start_ns = now_ns - window_ns - engine.clock_shift_ns

@@ -105,7 +105,7 @@ def build(
     row = store.engine(workspace, engine_uid, since)
     if row is None:
         return None
-    judged = engine_states.judge(store, engine_uid, now, judge_s)
+    judged = engine_states.judge(store, workspace, engine_uid, now, judge_s)
     points = [
         TimelinePoint(p.start, a.length, a.rate, a.steps)
         for p in store.series(workspace, engine_uid, since, now, window.bucket_s)

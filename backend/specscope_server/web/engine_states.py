@@ -58,9 +58,9 @@ class Judged:
         return tone(self.diagnosis.state.word)
 
 
-def judge(store: Reads, engine_uid: str, now: datetime, window_s: float) -> Judged:
+def judge(store: Reads, workspace: str, engine_uid: str, now: datetime, window_s: float) -> Judged:
     """Return evidence and diagnosis of an engine over the ``window_s`` seconds before now."""
-    evidence = store.evidence(engine_uid, now, window_s)
+    evidence = store.evidence(workspace, engine_uid, now, window_s)
     return Judged(evidence, diagnose(evidence))
 
 

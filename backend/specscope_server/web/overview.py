@@ -96,7 +96,7 @@ def build(store: Reads, workspace: str, window: Window, now: datetime, judge_s: 
         cards.append(
             EngineCard(
                 row,
-                engine_states.judge(store, row.engine_uid, now, judge_s),
+                engine_states.judge(store, row.workspace, row.engine_uid, now, judge_s),
                 stats.length_stat(counts, why),
                 stats.rate_stat(counts, why),
                 sparkline(length, width=SPARK_WIDTH, height=SPARK_HEIGHT, floor=0.0, top=max(highest, 1.0)),
