@@ -192,7 +192,7 @@ def measure(url: str, exports: Sequence[tuple[int, Batch]], senders: int) -> tup
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     started = time.perf_counter()
     for _, uid in store.engine_uids():
-        store.evidence(uid, now, 60)
+        store.evidence("default", uid, now, 60)
     reading = (time.perf_counter() - started) / senders
     store.close()
     return wall, cpu, reading
