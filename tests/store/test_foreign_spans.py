@@ -1,11 +1,11 @@
-"""Other tools' spans: found with the request of their trace, and bounded."""
+"""Other tools' spans and log records: found with the request of their trace, and bounded."""
 
 from __future__ import annotations
 
 import pytest
-from specscope_server.store import spans
+from specscope_server.store import logs, spans
 from specscope_server.store.port import Store
-from specscope_server.store.told import SpanBatch
+from specscope_server.store.told import LogBatch, SpanBatch
 from storekit import facts
 from storekit.dump import dump
 
@@ -55,3 +55,30 @@ def test_an_export_of_more_than_is_kept_leaves_as_many_as_may_be(
     several = tuple(facts.span(0, trace=f"trace-{number:02}") for number in range(25))
     store.write([SpanBatch("default", several)], facts.NOW)
     assert [row[1] for row in dump(store_url)["span"]] == [f"trace-{number:02}" for number in range(15, 25)]
+
+
+def test_records_are_bounded_like_spans(
+    store: Store, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "OF_TRACE", 5)
+    monkeypatch.setattr(logs, "OF_WORKSPACE", 8)
+    for start in (1, 0):  # the later half of the trace first
+        told = tuple(facts.log_record(number) for number in range(start, 20, 2))
+        store.write([LogBatch("default", told), LogBatch("second", told[:1])], facts.ago(60 - start))
+    assert [row[2] for row in dump(store_url)["log_record"] if row[0] == "default"] == [
+        f"{number:032x}" for number in range(5)
+    ]
+    for age in range(30, 0, -1):
+        told = (facts.log_record(age, trace=f"trace-{age:02}"),)
+        store.write([LogBatch("default", told)], facts.ago(age))
+    kept = [row[1] for row in dump(store_url)["log_record"] if row[0] == "default"]
+    assert kept == [f"trace-{age:02}" for age in range(1, 9)]
+
+
+def test_a_record_is_kept_once(store: Store) -> None:
+    told = [LogBatch("default", (facts.log_record(1), facts.log_record(0)))]
+    for at in (3, 2, 1):
+        store.write([*told, facts.batch(facts.request())], facts.ago(at))
+    detail = store.request("default", "u0")
+    assert detail is not None
+    assert detail.logs == (facts.log_record(0), facts.log_record(1))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from serverkit.live import Live, serving
 from specscope import convention as c
-from specscope_server.store.told import SpanBatch
+from specscope_server.store.told import LogBatch, SpanBatch
 from storekit import facts
 
 ONE: dict[str, Any] = {"process_uid": "p1", "tp": 1}
@@ -75,3 +75,24 @@ def test_spans_of_other_tools_stand_in_the_trace_and_do_no_harm(live: Live) -> N
     assert sorted(depths) == [("0", ""), ("1", ""), ("1", " ours")]
     assert c.SPAN_REQUEST in table
     assert f"span <code>{CALLER}</code> of the caller, was not received" in page
+
+
+def test_joined_spans_and_log_records_do_no_harm(live: Live) -> None:
+    joined = facts.span(0, trace="<i>theirs", name="<b>call</b>", request_id="rid-u0", response_id="<u>1")
+    record = facts.log_record(0, body="<script>alert(1)</script>", service='"><b>', attributes={'a"': "<b>"})
+    tell(live, facts.request())
+    live.store.write([SpanBatch("default", (joined,)), LogBatch("default", (record,))], facts.NOW)
+    page = live.client.get("/requests/u0").text
+    _, _, panel = page.partition('id="trace"')
+    panel, _, _ = panel.partition("</section>")
+    assert "Joined from trace <code>&lt;i&gt;theirs</code>" in panel
+    assert "a span in it has this request&#39;s id" in panel
+    assert '<td class="body" title="a&#34;=&lt;b&gt;">&lt;script&gt;alert(1)&lt;/script&gt;</td>' in panel
+    assert re.findall(r"<(?:b|i|u|script)\b", panel) == []
+    assert "<dt>response id</dt><dd><code>&lt;u&gt;1</code></dd>" in page
+
+
+def test_without_records_and_joined_spans_nothing_is_said_of_them(live: Live) -> None:
+    tell(live, facts.request())
+    page = live.client.get("/requests/u0").text
+    assert not any(words in page for words in ("Joined from", "Log records", "response id</dt>"))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from specscope import convention as c
 from specscope import identity
-from specscope_server.store.model import RequestRow
-from specscope_server.store.told import ForeignSpan, RequestTotals
+from specscope_server.store import request_names as names
+from specscope_server.store.model import JoinedTrace, RequestDetail, RequestRow
+from specscope_server.store.told import ForeignSpan, LogRecord, RequestTotals
 from specscope_server.store.values import from_ns
-from specscope_server.web.trace import MAX_DEPTH, trace
+from specscope_server.web.trace import HOW, MAX_DEPTH, of_request, trace
 
 START = 1_800_000_000_000_000_000
 UID = "0" * 32
@@ -86,3 +88,43 @@ def test_a_deep_trace_is_indented_to_a_limit() -> None:
     made = trace(request("s399"), chain)
     assert len(made.lines) == 401
     assert max(line.depth for line in made.lines) == MAX_DEPTH
+
+
+def told(**more: Any) -> RequestDetail:
+    return RequestDetail(request(), (), (), (), 0, **more)
+
+
+def log(severity: int = 9, at_ms: int | None = 1) -> LogRecord:
+    at = 0 if at_ms is None else START + at_ms * 1_000_000
+    return LogRecord("t", "r", "s", at, severity, "shop", "app", "asked", {"n": 1})
+
+
+def test_joined_spans_stand_apart_and_say_how() -> None:
+    spans = (span("call", at_ms=1), span("inner", "call", 5))
+    made = of_request(told(joined=(JoinedTrace("other", names.BY_RESPONSE, spans),)))
+    [other] = made.others
+    assert (other.trace_id, other.how) == ("other", "has the id of this request's answer")
+    # The request arrived 2 ms after START, and a caller starts before that.
+    assert [(line.depth, line.name, line.offset_s) for line in other.lines] == [
+        (0, "call", -0.001),
+        (1, "inner", 0.003),
+    ]
+    assert [line.ours for line in made.lines] == [True]
+
+
+def test_every_rule_that_joins_another_trace_is_said_in_words() -> None:
+    assert set(HOW) == set(names.RULES) - {names.BY_TRACE}
+
+
+def test_records_have_a_severity_and_a_time_where_they_were_told() -> None:
+    made = of_request(told(logs=(log(0, None), log(1), log(12), log(13), log(17), log(24, 4))))
+    assert [(line.severity, line.failed) for line in made.logs] == [
+        ("", False),
+        ("trace", False),
+        ("info", False),
+        ("warn", False),
+        ("error", True),
+        ("fatal", True),
+    ]
+    assert [line.offset_s for line in made.logs] == [None, *[-0.001] * 4, 0.002]
+    assert made.logs[0].attributes == "n=1"
