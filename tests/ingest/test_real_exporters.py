@@ -1,23 +1,40 @@
-"""The real OTLP exporters of the SDK, with and without gzip, on both databases."""
+"""The real OTLP exporters of the SDK, over HTTP and gRPC, with and without gzip, on both databases."""
 
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from opentelemetry._logs import LogRecord, SeverityNumber
+from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter as GrpcLogExporter
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcMetricExporter
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpanExporter
 from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import LogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    set_span_in_context,
+)
 from serverkit import otlp
 from serverkit.live import PROTOBUF, Live, serving
 from serverkit.tables import contents
@@ -50,10 +67,49 @@ def sdk_span(number: int) -> ReadableSpan:
     )
 
 
-@pytest.mark.parametrize("compression", [Compression.NoCompression, Compression.Gzip])
-def test_span_exporter(store_url: str, compression: Compression) -> None:
-    with serving(store_url) as live:
-        exporter = OTLPSpanExporter(f"{live.url}/v1/traces", compression=compression)
+@dataclass(frozen=True)
+class Kind:
+    """The exporters of one protocol, compressing or not."""
+
+    spans: Callable[[Live], SpanExporter]
+    metrics: Callable[[Live], MetricExporter]
+    logs: Callable[[Live], LogRecordExporter]
+
+
+def over_http(compression: Compression) -> Kind:
+    return Kind(
+        lambda live: OTLPSpanExporter(f"{live.url}/v1/traces", compression=compression),
+        lambda live: OTLPMetricExporter(f"{live.url}/v1/metrics", compression=compression),
+        lambda live: OTLPLogExporter(f"{live.url}/v1/logs", compression=compression),
+    )
+
+
+def over_grpc(compression: grpc.Compression) -> Kind:
+    def options(live: Live) -> dict[str, Any]:
+        return {"endpoint": live.settings.grpc_address, "insecure": True, "compression": compression}
+
+    return Kind(
+        lambda live: GrpcSpanExporter(**options(live)),
+        lambda live: GrpcMetricExporter(**options(live)),
+        lambda live: GrpcLogExporter(**options(live)),
+    )
+
+
+KINDS = {
+    "http": over_http(Compression.NoCompression),
+    "http-gzip": over_http(Compression.Gzip),
+    "http-deflate-refused": over_http(Compression.Deflate),
+    "grpc": over_grpc(grpc.Compression.NoCompression),
+    "grpc-gzip": over_grpc(grpc.Compression.Gzip),
+}
+TAKEN = pytest.mark.parametrize("kind", [kind for kind in KINDS if "refused" not in kind])
+COMPRESSED = pytest.mark.parametrize("kind", ["http-gzip", "grpc-gzip"])
+
+
+@TAKEN
+def test_span_exporter(store_url: str, kind: str) -> None:
+    with serving(store_url, grpc=True) as live:
+        exporter = KINDS[kind].spans(live)
         spans = [sdk_span(n) for n in range(3)]
         assert exporter.export(spans) is SpanExportResult.SUCCESS
         assert exporter.export(spans) is SpanExportResult.SUCCESS  # repeated: the same end state
@@ -63,10 +119,11 @@ def test_span_exporter(store_url: str, compression: Compression) -> None:
         assert {item["acceptance_length"] for item in items} == {2.5}
 
 
-def test_metric_exporter(store_url: str) -> None:
-    with serving(store_url) as live:
+@COMPRESSED
+def test_metric_exporter(store_url: str, kind: str) -> None:
+    with serving(store_url, grpc=True) as live:
         reader = PeriodicExportingMetricReader(
-            OTLPMetricExporter(f"{live.url}/v1/metrics", compression=Compression.Gzip),
+            KINDS[kind].metrics(live),
             export_interval_millis=3_600_000,
         )
         provider = MeterProvider([reader], resource=sdk_resource())
@@ -83,6 +140,34 @@ def test_metric_exporter(store_url: str) -> None:
         provider.shutdown()
         status = live.get("/api/v1/status")["ingest"]["metrics"]
         assert (status["rejected"], status["foreign"]) == (0, 0)
+
+
+@COMPRESSED
+def test_log_exporter(store_url: str, kind: str) -> None:
+    with serving(store_url, grpc=True) as live:
+        provider = LoggerProvider(resource=sdk_resource())
+        provider.add_log_record_processor(SimpleLogRecordProcessor(KINDS[kind].logs(live)))
+        span = SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(1))
+        provider.get_logger("an.engine").emit(
+            LogRecord(
+                timestamp=otlp.now_ns(),
+                context=set_span_in_context(NonRecordingSpan(span)),
+                severity_number=SeverityNumber.ERROR,
+                body="the draft lost its fc",
+                attributes={"rank": 3},
+            )
+        )
+        provider.shutdown()
+        [row] = contents(store_url)["log_record"]
+        assert "the draft lost its fc" in row and f"{0xABC:032x}" in row
+        assert live.get("/api/v1/status")["ingest"]["logs"]["foreign"] == 1
+
+
+def test_an_encoding_that_is_not_taken_costs_one_answer_and_no_retry(tmp_path: Path) -> None:
+    with serving(f"sqlite:///{tmp_path / 'store.db'}") as live:
+        exporter = KINDS["http-deflate-refused"].spans(live)
+        assert exporter.export([sdk_span(1)]) is SpanExportResult.FAILURE
+        assert live.get("/api/v1/status")["ingest"]["refused"] == {"415": 1}
 
 
 def everything(number: int) -> bytes:

@@ -14,11 +14,13 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import httpx
 import typer
 from specscope.cli import GROUP, add
 from typer.testing import CliRunner, Result
 
-STARTED = re.compile(r"listens on (http://\S+) and stores in (.+)")
+STARTED = re.compile(r"SpecScope listens on (https?://\S+) and stores in (.+)")
+GRPC = re.compile(r"OTLP/gRPC (?:listens on (\S+)|is off)")
 SPECSCOPE = Path(sys.executable).parent / "specscope"
 
 
@@ -36,11 +38,17 @@ class Command:
     lines: list[str] = field(default_factory=list[str])
     url: str = ""
     place: str = ""
+    grpc: str = ""
+    """``host:port`` of OTLP/gRPC; empty: it is off."""
     reader: threading.Thread | None = None
 
     def read(self) -> None:
         assert self.process.stdout is not None
         self.lines += self.process.stdout
+
+    def waiting(self) -> int:
+        """How many exports wait for their commit."""
+        return httpx.get(f"{self.url}/api/v1/status", timeout=60).json()["ingest"]["waiting"]
 
     def end(self, signal: int) -> int:
         """Send a signal and return the exit code."""
@@ -76,6 +84,8 @@ def started(
             command.lines.append(line)
             if found := STARTED.search(line):
                 command.url, command.place = found.groups()
+            if found := GRPC.search(line):
+                command.grpc = found[1] or ""
                 break
         else:
             raise AssertionError(f"the server ended with {process.wait()}: {''.join(command.lines)}")
