@@ -19,6 +19,7 @@ from specscope_server.ingest.values import (
     MAX_SMALL,
     MAX_TIME_NS,
     Attributes,
+    Field,
     Invalid,
     Tally,
     time_ns,
@@ -122,10 +123,16 @@ def _batch(resource_spans: ResourceSpans, tally: Tally) -> Batch | None:
     )
 
 
+_NO_TRACE: Final = bytes(16)
+_NO_SPAN: Final = bytes(8)
+
+
 def _check_ids(span: LeanSpan) -> None:
-    for name, value, size in (("trace id", span.trace_id, 16), ("span id", span.span_id, 8)):
-        if len(value) != size or value.count(0) == size:
-            raise Invalid(f"the {name} is not {size} bytes that are not all zero")
+    trace, own = span.trace_id, span.span_id
+    if len(trace) != 16 or trace == _NO_TRACE:
+        raise Invalid("the trace id is not 16 bytes that are not all zero")
+    if len(own) != 8 or own == _NO_SPAN:
+        raise Invalid("the span id is not 8 bytes that are not all zero")
 
 
 def _engine(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
@@ -141,7 +148,9 @@ def _engine(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
 
 
 def _request(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
-    found.requests.append(_report(span, attributes))
+    # Whose child it is; of a chunk the parent is the request itself, which says nothing.
+    parent = span.parent_span_id
+    found.requests.append(_report(span, attributes, parent.hex() if len(parent) == 8 else ""))
 
 
 def _steps(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
@@ -151,14 +160,14 @@ def _steps(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
         raise Invalid("the span ends before it starts")
     report = _report(span, attributes)
     chunk = Chunk(
-        uid=report.uid,
-        seq=attributes.required(c.CHUNK_SEQ, MAX_SMALL),
-        first_step=attributes.required(c.CHUNK_FIRST_STEP, MAX_SMALL),
-        start_ns=start,
-        end_ns=end,
-        steps=_blob(attributes, c.CHUNK_STEPS),
-        extends=_blob(attributes, c.CHUNK_EXTENDS),
-        hidden=hidden_states.rows(attributes, c.CHUNK_HIDDEN),
+        report.uid,
+        attributes.required(c.CHUNK_SEQ, MAX_SMALL),
+        attributes.required(c.CHUNK_FIRST_STEP, MAX_SMALL),
+        start,
+        end,
+        _blob(attributes, c.CHUNK_STEPS),
+        _blob(attributes, c.CHUNK_EXTENDS),
+        hidden_states.rows(attributes, c.CHUNK_HIDDEN),
     )
     prompt = hidden_states.prompt(attributes, report.uid)
     # A request exists from its first chunk: the totals and identity on it are a report of their own.
@@ -259,55 +268,47 @@ _TOTALS: Final = (
     c.REQUEST_PREFILLS,
 )
 """In the order of the fields of :class:`RequestTotals`."""
-_TOKENS: Final = (c.GEN_AI_INPUT_TOKENS, c.GEN_AI_OUTPUT_TOKENS, c.REQUEST_CACHED, c.GEN_AI_MAX_TOKENS)
+_COUNTS: Final[tuple[Field, ...]] = (
+    (c.REQUEST_ARRIVAL, int, 1, MAX_TIME_NS),
+    (c.GEN_AI_INPUT_TOKENS, int, 0, MAX_SMALL),
+    (c.GEN_AI_OUTPUT_TOKENS, int, 0, MAX_SMALL),
+    (c.REQUEST_CACHED, int, 0, MAX_SMALL),
+    (c.GEN_AI_MAX_TOKENS, int, 0, MAX_SMALL),
+    (c.REQUEST_ENGINE_STEPS, int, 0, MAX_STEP_COUNT),
+    (c.REQUEST_ENGINE_ACCEPTED, int, 0, MAX_STEP_COUNT),
+    *((name, int, 0, MAX_STEP_COUNT) for name in _TOTALS),
+)
 
 
-def _report(span: LeanSpan, attributes: Attributes) -> RequestReport:
+def _report(span: LeanSpan, attributes: Attributes, parent: str = "") -> RequestReport:
     state = attributes.choice(c.REQUEST_STATE, c.REQUEST_STATES, c.STATE_RUNNING)
     start = time_ns(span.start_time_unix_nano, "the span's start")
+    arrival, prompt, output, cached, most, steps, accepted, *totals = attributes.fields(_COUNTS)
+    # Held against totals of ours, which a tracer leaves out where it did not see every step.
     ended = state != c.STATE_RUNNING
-    prompt, output, cached, most = attributes.integers(_TOKENS, MAX_SMALL)
+    # By position: a call with two dozen keywords takes three times as long, and one is made a span.
     return RequestReport(
-        uid=attributes.hex_id(c.REQUEST_UID),
-        rid=attributes.text(c.GEN_AI_REQUEST_ID),
-        trace_id=span.trace_id.hex(),
-        parent_span_id=_caller(span),
-        state=state,
-        kind=attributes.choice(c.REQUEST_KIND, c.REQUEST_KINDS, ""),  # unknown where its start was not seen
-        response_id=attributes.text(c.GEN_AI_RESPONSE_ID),
-        model=attributes.text(c.MODEL),
-        arrival_ns=attributes.integer(c.REQUEST_ARRIVAL, MAX_TIME_NS, low=1) or start,
-        end_ns=time_ns(span.end_time_unix_nano, "the span's end") if ended else None,
-        prompt_tokens=prompt,
-        output_tokens=output,
-        cached_tokens=cached,
-        temperature=attributes.number(c.GEN_AI_TEMPERATURE),
-        max_tokens=most,
-        finish_reason=attributes.first_text(c.GEN_AI_FINISH_REASONS),
-        queue_s=attributes.number(c.REQUEST_QUEUE_S),
-        first_token_s=attributes.number(c.REQUEST_FIRST_TOKEN_S),
+        attributes.hex_id(c.REQUEST_UID),
+        attributes.text(c.GEN_AI_REQUEST_ID),
+        span.trace_id.hex(),
+        state,
+        attributes.choice(c.REQUEST_KIND, c.REQUEST_KINDS, ""),  # unknown where its start was not seen
+        attributes.text(c.MODEL),
+        arrival or start,
+        time_ns(span.end_time_unix_nano, "the span's end") if ended else None,
+        prompt,
+        output,
+        cached,
+        attributes.number(c.GEN_AI_TEMPERATURE),
+        most,
+        attributes.first_text(c.GEN_AI_FINISH_REASONS),
+        attributes.number(c.REQUEST_QUEUE_S),
+        attributes.number(c.REQUEST_FIRST_TOKEN_S),
         # A total that is not told adds nothing, since the store keeps the largest.
-        totals=RequestTotals(*[total or 0 for total in attributes.integers(_TOTALS, MAX_STEP_COUNT)]),
-        boundaries=_boundaries(attributes),
-        engine=_engine_counts(attributes),
+        RequestTotals(*[total or 0 for total in totals]),
+        _boundaries(attributes),
+        parent,
+        # Held against totals of ours, which a tracer leaves out where it did not see every step.
+        None if steps is None or accepted is None or totals[0] is None else EngineCounts(steps, accepted),
+        attributes.text(c.GEN_AI_RESPONSE_ID),
     )
-
-
-def _caller(span: LeanSpan) -> str:
-    """Return whose child a request is; of a chunk the parent is the request itself, which says nothing."""
-    told = span.name == c.SPAN_REQUEST and len(span.parent_span_id) == 8
-    return span.parent_span_id.hex() if told else ""
-
-
-_ENGINE_COUNTS: Final = (c.REQUEST_ENGINE_STEPS, c.REQUEST_ENGINE_ACCEPTED, c.REQUEST_VERIFY_STEPS)
-
-
-def _engine_counts(attributes: Attributes) -> EngineCounts | None:
-    """Return the engine's own counters of the request, where they can be held against totals of ours.
-
-    A tracer leaves its totals out where it did not see every step: then there is nothing to compare with.
-    """
-    steps, accepted, ours = attributes.integers(_ENGINE_COUNTS, MAX_STEP_COUNT)
-    if steps is None or accepted is None or ours is None:
-        return None
-    return EngineCounts(steps, accepted)

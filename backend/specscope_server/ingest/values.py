@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +30,9 @@ MAX_NESTING: Final = 64
 
 V = TypeVar("V")
 
-HEX_32: Final = re.compile(r"[0-9a-f]{32}")
+_HEX: Final = "0123456789abcdef"
+Field = tuple[str, type, int, int]
+"""Name, type, and for integers the least and largest value."""
 
 
 class Invalid(ValueError):
@@ -132,15 +133,29 @@ class Attributes:
     def _get(self, name: str, wanted: type[V]) -> V | None:
         value = self._values.get(name)
         if value is None or type(value) is wanted:
-            return cast("V | None", value)
+            return value  # pyright: ignore[reportReturnType] - a cast costs as much as the rest
         raise Invalid(f"{name} is a {_named(type(value))}, not a {_named(wanted)}")
+
+    def fields(self, wanted: tuple[Field, ...]) -> list[Any]:
+        """Return the values of many fields at once, ``None`` where one is absent."""
+        get = self._values.get
+        found: list[Any] = []
+        for name, kind, low, high in wanted:
+            value = get(name)
+            if value is not None:
+                if type(value) is not kind:
+                    self._get(name, kind)  # says what is wrong
+                if kind is int and not low <= value <= high:  # pyright: ignore[reportOperatorIssue]
+                    raise Invalid(f"{name} is {value}, not from {low} to {high}")
+            found.append(value)
+        return found
 
     def text(self, name: str, default: str = "", limit: int = MAX_TEXT) -> str:
         """Return a text, cleaned, and cut at ``limit`` characters with a note."""
         value = self._get(name, str)
         if value is None:
             return default
-        text = clean(value)
+        text = value if value.isascii() and "\0" not in value else clean(value)
         if len(text) > limit:
             self._tally.notes[f"{name} was cut to {limit} characters"] += 1
             text = text[:limit]
@@ -167,7 +182,7 @@ class Attributes:
         value = self._get(name, str)
         if value is None:
             _missing(name)
-        if not HEX_32.fullmatch(value):
+        if len(value) != 32 or value.strip(_HEX):
             raise Invalid(f"{name} is not 32 lower-case hex digits")
         return value
 
@@ -188,16 +203,6 @@ class Attributes:
         if value is not None and not low <= value <= high:
             raise Invalid(f"{name} is {value}, not from {low} to {high}")
         return value
-
-    def integers(self, names: tuple[str, ...], high: int) -> list[int | None]:
-        """Return an integer from 0 to ``high`` for each name, ``None`` where it is absent."""
-        found = list(map(self._values.get, names))
-        for value in found:
-            if value is not None and not (type(value) is int and 0 <= value <= high):
-                break
-        else:
-            return cast("list[int | None]", found)
-        return [self.integer(name, high) for name in names]
 
     def required(self, name: str, high: int = MAX_COUNT, low: int = 0) -> int:
         """Return an integer that must be there."""

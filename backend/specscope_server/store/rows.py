@@ -28,6 +28,7 @@ from specscope_server.store.told import (
 )
 from specscope_server.store.too_old import without_old
 from specscope_server.store.values import (
+    MAX_COUNT,
     MAX_NS,
     clean,
     count,
@@ -264,8 +265,9 @@ class _Translation:
 
     def _request(self, report: RequestReport) -> None:
         totals = _totals_of(report.totals)
-        for name, value in zip(TOTALS, totals, strict=True):
-            count(value, name)
+        if not (min(totals) >= 0 and max(totals) <= MAX_COUNT):
+            for name, value in zip(TOTALS, totals, strict=True):
+                count(value, name)  # says which
         passes = report.totals.verify_steps + report.totals.prefill_passes
         ended = report.state != convention.STATE_RUNNING
         engine = report.engine
@@ -319,8 +321,9 @@ class _Translation:
         found: list[Values] = []
         for (dimension, value, position), counts in increment.rows.items():
             numbers = _counts_of(counts)
-            for name, number in zip(COUNT_FIELDS, numbers, strict=True):
-                count(number, f"rollup {name}")
+            if not (min(numbers) >= 0 and max(numbers) <= MAX_COUNT):
+                for name, number in zip(COUNT_FIELDS, numbers, strict=True):
+                    count(number, f"rollup {name}")  # says which
             at = count(position + 1, "rollup position", MAX_DEPTH) - 1
             found.append((self._engine, key(dimension), bucket, key(value), at, *numbers))
         return found

@@ -64,6 +64,8 @@ def clean(value: str, limit: int = LINE_CHARS) -> str:
 
 def key(value: str) -> str:
     """Return text fit for a key, see :data:`KEY_CHARS`."""
+    if len(value) <= KEY_CHARS and value.isascii() and "\0" not in value:
+        return value
     return clean(value, KEY_CHARS)
 
 
