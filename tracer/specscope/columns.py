@@ -34,6 +34,9 @@ MAX_RAW: Final = 64 << 20
 """Bytes of raw body that :func:`decode` accepts unless told otherwise."""
 MAX_ROWS: Final = (1 << 32) - 1
 """Rows likewise: as many as the body can tell."""
+MAX_COLUMNS: Final = 128
+"""Columns of one blob that are read; ours have 36 at most. A few hundred bytes could inflate to 65,535 empty
+ones, which take half a second."""
 
 Ints = Sequence[int | None]
 Floats = Sequence[float | None]
@@ -331,6 +334,8 @@ def decode(blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS) -> 
     rows, count = reader.unpack("<IH")
     if rows > len(body) * 8:
         raise CodecError(f"{rows} rows cannot be in {len(body)} bytes")
+    if count > MAX_COLUMNS:
+        raise CodecError(f"{count} columns are over the limit of {MAX_COLUMNS}")
     out: Decoded = {}
     try:
         for _ in range(count):
@@ -381,6 +386,8 @@ def _decode_column(
         values = cast("list[object]", np.frombuffer(data.take(4 * rows), dtype="<f4").tolist())
     elif kind == _TEXT:
         (size,) = data.unpack("<I")
+        if size > rows:  # a kilobyte could inflate to a million empty texts
+            raise CodecError(f"a table of {size} texts for {rows} rows")
         table = [data.take(data.unpack("<I")[0]).decode() for _ in range(size)]
         codes = cast("list[int]", data.ints(rows).tolist())
         if any(code < 0 for code in codes):

@@ -35,7 +35,7 @@ class Signal:
     """What differs between the signals.
 
     ``service`` is the full name of the gRPC service, ``rejected`` the field of ``partial_success`` that
-    counts what was not taken.
+    counts what was not taken, ``levels`` the fields that lead from an export to its resources, scopes, items.
     """
 
     name: str
@@ -44,6 +44,17 @@ class Signal:
     response: Callable[[], Any]
     rejected: str
     read: Callable[[Any], tuple[Sequence[Told], Tally]]
+    levels: tuple[str, str, str]
+
+    def items(self, message: Message) -> int:
+        """Return how many resources, scopes and items an export holds, without looking at them."""
+        resources, scopes, items = self.levels
+        listed = getattr(message, resources)
+        found = len(listed)
+        for resource in listed:
+            held = getattr(resource, scopes)
+            found += len(held) + sum(len(getattr(scope, items)) for scope in held)
+        return found
 
     def respond(self, rejected: int, message: str) -> Message:
         """Return the answer to an export that was taken; it has ``partial_success`` where it must."""
@@ -62,6 +73,7 @@ SIGNALS: Final = {
         ExportTraceServiceResponse,
         "rejected_spans",
         traces.read,
+        ("resource_spans", "scope_spans", "spans"),
     ),
     "/v1/metrics": Signal(
         "metrics",
@@ -70,6 +82,7 @@ SIGNALS: Final = {
         ExportMetricsServiceResponse,
         "rejected_data_points",
         metrics.batches_of,
+        ("resource_metrics", "scope_metrics", "metrics"),
     ),
     "/v1/logs": Signal(
         "logs",
@@ -78,6 +91,7 @@ SIGNALS: Final = {
         ExportLogsServiceResponse,
         "rejected_log_records",
         logs.read,
+        ("resource_logs", "scope_logs", "log_records"),
     ),
 }
 """By path of OTLP/HTTP."""
