@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
+import numpy as np
 from specscope import convention
 from specscope.reference_file import ReferenceFileError
 
@@ -91,16 +92,31 @@ class _NothingError(Exception):
         self.code, self.reason = code, reason
 
 
-def of_request(reads: Reads, workspace: str, uid: str) -> ReferenceAnswer | None:
-    """Return the comparison of one request; ``None`` when there is no such request."""
-    found = reads.hidden(workspace, uid, 0, MAX_STEPS, MAX_ROWS)
-    if found is None:
-        return None
-    config = _config(reads, workspace, found.request.engine_uid)
+def of_request(
+    reads: Reads, workspace: str, uid: str, engine_uid: str | None = None
+) -> ReferenceAnswer | None:
+    """Return the comparison of one request; ``None`` when there is no such request.
+
+    Who knows the request's engine tells it: then its hidden states are read only if a reference fits.
+    """
+    found = None
+    if engine_uid is None:
+        found = reads.hidden(workspace, uid, 0, MAX_STEPS, MAX_ROWS)
+        if found is None:
+            return None
+        engine_uid = found.request.engine_uid
+    config = _config(reads, workspace, engine_uid)
     layers = _captured(config)
     try:
-        _with_fingerprints(found)
-        compared = _compared(reads, workspace, found, _candidates(reads, workspace, config))
+        if found is not None:
+            _with_fingerprints(found)
+        candidates = _candidates(reads, workspace, config)
+        if found is None:
+            found = reads.hidden(workspace, uid, 0, MAX_STEPS, MAX_ROWS)
+            if found is None:
+                return None
+            _with_fingerprints(found)
+        compared = _compared(reads, workspace, found, candidates)
     except _NothingError as nothing:
         return ReferenceAnswer(nothing.code, nothing.reason, aux_layers=layers)
     return ReferenceAnswer(
@@ -227,10 +243,11 @@ def _compared(
         _NothingError: none shares any, or the one that does cannot be read.
     """
     ids = known_ids(found.prompt_ids or (), found.output_ids)
+    own = np.array(ids, dtype=np.int64)
     best: tuple[int, _Candidate, ReferenceSequence] | None = None
     for candidate in candidates:
         for sequence in candidate.sequences:
-            shared = common_prefix(ids, sequence.ids)
+            shared = common_prefix(own, sequence.ids)
             if shared > (0 if best is None else best[0]):
                 best = shared, candidate, sequence
     if best is None:

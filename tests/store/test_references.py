@@ -32,7 +32,7 @@ def test_a_reference_reads_back_whole(store: Store) -> None:
     assert row.facts == {**asdict(FACTS), "aux_layers": [2, 4, 5]}
     assert store.reference("default", "r0") == row
     assert [
-        (one.number, one.name, one.prompt_tokens, one.ids)
+        (one.number, one.name, one.prompt_tokens, tuple(one.ids.tolist()))
         for one in store.reference_sequences("default", "r0")
     ] == [
         (0, "first", 20, IDS),

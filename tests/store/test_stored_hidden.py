@@ -159,3 +159,13 @@ def test_what_a_chunk_inflates_to_is_bounded(store: Store) -> None:
     found = _hidden(store, limit=1 << 20)
     assert read_hidden.MAX_NUMBERS < 2 * 800 * 4608
     assert (len(found.rows), found.left_out) == (800, 1)
+
+
+def test_chunks_that_are_too_many_are_left_out_and_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_hidden, "MAX_CHUNKS", 2)
+    told = [facts.chunk(seq=n, first_step=n, looks=[facts.look(n)] if n != 3 else []) for n in range(6)]
+    _write(store, facts.request(), *told)
+    found = _hidden(store)
+    assert (len(found.rows), found.left_out) == (2, 3), "one of the four that were not read has none"

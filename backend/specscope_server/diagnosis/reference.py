@@ -95,10 +95,14 @@ class _Rows:
     projections: list[Array] = field(default_factory=list[Array])
 
 
-def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+def common_prefix(
+    one: Sequence[int] | NDArray[np.integer], other: Sequence[int] | NDArray[np.integer]
+) -> int:
     """Return how many tokens two sequences share from their start."""
     length = min(len(one), len(other))
-    return next((i for i in range(length) if one[i] != other[i]), length)
+    # Ids are a request's own and may be of any size: 64 bits hold what a chunk can.
+    differ = np.asarray(one[:length], dtype=np.int64) != np.asarray(other[:length], dtype=np.int64)
+    return int(differ.argmax()) if differ.any() else length
 
 
 def known_ids(prompt: Sequence[int], output: Mapping[int, int]) -> list[int]:

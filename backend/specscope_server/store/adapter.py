@@ -17,12 +17,13 @@ from specscope_server.store.database import Database
 from specscope_server.store.housekeeping import Housekeeping
 from specscope_server.store.keep import NOTHING_GOES, Keep
 from specscope_server.store.model import AlertRow, DeliveryRow
+from specscope_server.store.opened import Opened
 from specscope_server.store.port import Capabilities, Lease, NewDelivery, Pruned
 from specscope_server.store.reads import SqlReads
 from specscope_server.store.rows import rows_of
 from specscope_server.store.told import Told
 from specscope_server.store.values import to_ns
-from specscope_server.store.write import write
+from specscope_server.store.write import Writing
 
 
 class SqlStore(SqlReads):
@@ -67,7 +68,7 @@ class SqlStore(SqlReads):
     def write(self, batches: Sequence[Told], received: datetime) -> int:
         """See the port."""
         rows = rows_of(batches, to_ns(received), self.keep.oldest(received))
-        self._database.write(lambda connection: write(connection, rows))
+        self._database.write(Writing(rows))
         return rows.too_old
 
     def replace_findings(self, engine_uid: str, findings: Sequence[Finding], at: datetime) -> None:
@@ -118,4 +119,5 @@ class SqlStore(SqlReads):
     def snapshot(self) -> Generator[SqlReads]:
         """See the port."""
         with self._database.read() as connection:
-            yield SqlReads(lambda: nullcontext(connection), self._clock)
+            opened = Opened()
+            yield SqlReads(lambda: nullcontext(connection), self._clock, lambda: opened)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from specscope import hidden_rollup
 from specscope.hidden import HiddenRow
 from specscope.rollup import Counts
@@ -273,7 +275,8 @@ class ReferenceSequence:
     number: int
     name: str
     prompt_tokens: int
-    ids: tuple[int, ...]
+    ids: NDArray[np.int32]
+    """(tokens,); as an array, because a comparison goes through those of every reference that fits."""
 
 
 @dataclass(frozen=True, slots=True)

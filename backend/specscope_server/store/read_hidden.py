@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Row, select
 from specscope_server.store import schema
 from specscope_server.store.facts import engine_names
 from specscope_server.store.model import RequestHidden
-from specscope_server.store.read_detail import request_row, stored_chunks, unpacked
+from specscope_server.store.opened import Opened
+from specscope_server.store.read_detail import chunks_with_hidden, request_row, stored_chunks
 from specscope_server.store.request_rows import public
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,14 @@ _T = schema.request_text.c
 
 
 def request_hidden(
-    connection: Connection, workspace: str, uid: str, first_step: int, steps: int, limit: int, now_ns: int
+    connection: Connection,
+    workspace: str,
+    uid: str,
+    first_step: int,
+    steps: int,
+    limit: int,
+    now_ns: int,
+    opened: Opened,
 ) -> RequestHidden | None:
     """Return the looks of ``steps`` verify steps from ``first_step`` on; ``None``: there is no such request.
 
@@ -47,10 +55,13 @@ def request_hidden(
     by_index = {
         chunk.first_step + offset: step
         for chunk in stored
-        for offset, step in enumerate(unpacked(chunk, "steps", chunks.unpack_steps))
+        for offset, step in enumerate(opened.rows(chunk, "steps", chunks.unpack_steps))
     }
     start, end = _engine_steps(by_index, first_step, steps)
-    found_rows, unread = _looks(stored, start, end)
+    found_rows, unread = _looks(stored, start, end, opened)
+    if len(stored) == MAX_CHUNKS:
+        there = chunks_with_hidden(connection, found.engine_uid, uid, first_step, steps + LATE)
+        unread += there - sum(chunk.hidden is not None for chunk in stored)
     rows = _joined(found_rows)
     ids, sha256 = _prompt(connection, found)
     return RequestHidden(
@@ -65,7 +76,9 @@ def request_hidden(
     )
 
 
-def _looks(stored: Iterable[Row[Any]], start: float, end: float) -> tuple[list[HiddenRow], int]:
+def _looks(
+    stored: Iterable[Row[Any]], start: float, end: float, opened: Opened
+) -> tuple[list[HiddenRow], int]:
     """Return the looks of these engine steps, and how many chunks were not read (:data:`MAX_NUMBERS`)."""
     looks: list[HiddenRow] = []
     numbers = unread = 0
@@ -75,7 +88,7 @@ def _looks(stored: Iterable[Row[Any]], start: float, end: float) -> tuple[list[H
         if numbers > MAX_NUMBERS:
             unread += 1
             continue
-        for row in unpacked(chunk, "hidden", hidden.unpack):
+        for row in opened.rows(chunk, "hidden", hidden.unpack):
             numbers += len(hidden.HIDDEN_COLUMNS) + len(row.levels or ()) + len(row.fingerprints or ())
             if start <= row.step < end:
                 looks.append(row)

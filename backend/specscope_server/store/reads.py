@@ -30,6 +30,7 @@ from specscope_server.store.model import (
     RequestHidden,
     SeriesPoint,
 )
+from specscope_server.store.opened import Opened
 from specscope_server.store.read_detail import detail
 from specscope_server.store.read_engines import engines, heard_since, models
 from specscope_server.store.read_hidden import request_hidden
@@ -50,10 +51,16 @@ class SqlReads:
     """The :class:`specscope_server.store.port.Reads` of a SQL database."""
 
     def __init__(
-        self, connect: Callable[[], AbstractContextManager[Connection]], clock: Callable[[], int]
+        self,
+        connect: Callable[[], AbstractContextManager[Connection]],
+        clock: Callable[[], int],
+        opened: Callable[[], Opened] = Opened,
     ) -> None:
-        """Read on what ``connect`` opens, once a read; ``clock`` tells ns since 1970."""
-        self._connect, self._clock = connect, clock
+        """Read on what ``connect`` opens, once a read; ``clock`` tells ns since 1970.
+
+        ``opened`` gives what a read may find opened already.
+        """
+        self._connect, self._clock, self._opened = connect, clock, opened
 
     def engines(self, workspace: str, since: datetime) -> list[EngineRow]:
         """See the port."""
@@ -98,7 +105,7 @@ class SqlReads:
     ) -> RequestDetail | None:
         """See the port."""
         with self._connect() as connection:
-            return detail(connection, workspace, uid, first_step, limit, self._clock())
+            return detail(connection, workspace, uid, first_step, limit, self._clock(), self._opened())
 
     def counts(self, workspace: str, engine_uid: str, since: datetime, until: datetime) -> Counts | None:
         """See the port."""
@@ -113,7 +120,8 @@ class SqlReads:
     ) -> RequestHidden | None:
         """See the port."""
         with self._connect() as connection:
-            return request_hidden(connection, workspace, uid, first_step, steps, limit, self._clock())
+            window = (first_step, steps, limit)
+            return request_hidden(connection, workspace, uid, *window, self._clock(), self._opened())
 
     def hidden_stats(
         self, workspace: str, engine_uid: str, since: datetime, until: datetime
@@ -134,9 +142,7 @@ class SqlReads:
         with self._connect() as connection:
             return models(connection, workspace)
 
-    def evidence(
-        self, workspace: str, engine_uid: str, now: datetime, window_s: float
-    ) -> Evidence | None:
+    def evidence(self, workspace: str, engine_uid: str, now: datetime, window_s: float) -> Evidence | None:
         """See the port."""
         with self._connect() as connection:
             return evidence(connection, workspace, engine_uid, to_ns(now), round(window_s * 1e9))

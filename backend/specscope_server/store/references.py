@@ -101,7 +101,10 @@ def sequences(connection: Connection, workspace: str, uid: str) -> list[Referenc
         .where(_S.workspace == workspace, _S.reference_uid == uid)
         .order_by(_S.number)
     )
-    return [ReferenceSequence(one.number, one.name, one.prompt_tokens, _ids(one.ids)) for one in found]
+    return [
+        ReferenceSequence(one.number, one.name, one.prompt_tokens, np.frombuffer(one.ids, dtype="<i4"))
+        for one in found
+    ]
 
 
 def sequence(connection: Connection, workspace: str, uid: str, number: int) -> Stored | None:

@@ -100,7 +100,7 @@ def build(
         figure=by_position(lines, says="rms fed to the draft", log=True) if lines else None,
         by_token=by_token,
         not_drawn=max(0, len(lines) - MAX_LINES),
-        reference=_reference(reference_answers.of_request(store, workspace, uid)),
+        reference=_reference(reference_answers.of_request(store, workspace, uid, found.request.engine_uid)),
     )
 
 
