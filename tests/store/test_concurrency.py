@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from specscope_server.store import open_store
+from specscope_server.store.adapter import SqlStore
 from specscope_server.store.databases import database
 from specscope_server.store.model import RequestFilter
 from specscope_server.store.port import Refused, Store
@@ -76,6 +78,33 @@ def test_a_refused_export_takes_no_other_with_it(store: Store) -> None:
         stored = list(pool.map(one, range(1, 31)))
     assert stored == [number % 3 != 0 for number in range(1, 31)]
     _counted(store, 20)
+
+
+@pytest.mark.parametrize("bad", [(), (3,), (0, 7)], ids=["all good", "one bad", "two bad"])
+def test_exports_that_wait_together_are_written_as_one_and_a_bad_one_alone_is_refused(
+    sqlite_url: str, bad: tuple[int, ...]
+) -> None:
+    open_store(sqlite_url).close()
+    opened = database(sqlite_url)
+    store = SqlStore(opened, lambda: facts.NOW_NS)
+
+    def one(number: int) -> bool:
+        wrong = facts.batch(facts.request(f"bad{number}", arrival_ns=2**63))
+        try:
+            store.write([wrong] if number in bad else _export(number + 1), facts.NOW)
+        except Refused:
+            return False
+        return True
+
+    with ThreadPoolExecutor(9) as pool:
+        with opened.migrating():  # nobody else has a turn meanwhile
+            waiting = [pool.submit(one, number) for number in range(8)]
+            twice = pool.submit(store.write, _export(2), facts.NOW)  # told again, in the same commit
+            time.sleep(0.3)
+        assert [future.result() for future in waiting] == [number not in bad for number in range(8)]
+        twice.result()
+    _counted(store, 8 - len(bad))
+    store.close()
 
 
 def test_an_acknowledged_export_is_seen_by_the_next_read(store: Store) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from sqlalchemy import Connection
 
@@ -12,6 +12,19 @@ from specscope_server.store.port import Capabilities, Lease
 
 Job = Callable[[Connection], None]
 """Statements of one transaction. It may run more than once, so it keeps no state of its own."""
+
+
+@runtime_checkable
+class Joinable(Protocol):
+    """A job that can be done together with others of its type, in one go and with the same end."""
+
+    def __call__(self, connection: Connection) -> None:
+        """Run it."""
+        ...
+
+    def join(self, others: Sequence[Any]) -> Job:
+        """Return the job of this one and of others of its type, in their order."""
+        ...
 
 
 class Database(Protocol):

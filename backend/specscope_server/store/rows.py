@@ -99,6 +99,18 @@ class Rows:
     too_old: int = 0
     """Spans and points that were left out."""
 
+    def with_others(self, others: Iterable[Rows]) -> Rows:
+        """Return these rows and others; an increment that is told twice is there once."""
+        together = Rows()
+        for rows in (self, *others):
+            for one in fields(Rows):
+                held, more = getattr(together, one.name), getattr(rows, one.name)
+                if isinstance(held, list):
+                    cast("list[Any]", held).extend(more)
+                elif isinstance(held, dict):
+                    cast("dict[Any, Any]", held).update(more)
+        return together
+
 
 def rows_of(batches: Iterable[Told], received_ns: int, oldest: Oldest = TAKE_ALL) -> Rows:
     """Translate batches, but for what in them is older than ``oldest``.

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from specscope_server.store.database import Job
+from specscope_server.store.database import Job, Joinable
 from specscope_server.store.errors import of_sqlite, translated
 from specscope_server.store.leases import FileLease
 from specscope_server.store.port import Capabilities, Lease, Refused, StoreError
@@ -103,6 +103,18 @@ class _Entry:
     error: Exception | None = None
 
 
+def _joinable(group: Sequence[_Entry]) -> list[list[_Entry]]:
+    """Return a group in its order, jobs that follow one another and can be joined together."""
+    found: list[list[_Entry]] = []
+    for entry in group:
+        kind = type(entry.job)
+        if found and isinstance(entry.job, Joinable) and type(found[-1][-1].job) is kind:
+            found[-1].append(entry)
+        else:
+            found.append([entry])
+    return found
+
+
 class SqliteDatabase:
     """A SQLite file. Commits are grouped: calls that wait for the disk at the same time share one sync."""
 
@@ -165,8 +177,11 @@ class SqliteDatabase:
     def _commit(self, group: list[_Entry]) -> None:
         try:
             with translated(self.place), self._writing.begin() as connection:
-                for entry in group:
-                    self._run(entry, connection)
+                if len(group) == 1:
+                    group[0].job(connection)
+                else:
+                    for entries in _joinable(group):
+                        self._run_together(entries, connection)
         except Exception as error:  # noqa: BLE001 - each caller gets it: nobody's rows are on disk
             for entry in group:
                 entry.error = entry.error or error
@@ -174,19 +189,31 @@ class SqliteDatabase:
             for entry in group:
                 entry.done = True
 
-    def _run(self, entry: _Entry, connection: Connection) -> None:
-        """Run one job in a savepoint, so that a bad one takes no other of its group with it."""
+    def _run_together(self, entries: list[_Entry], connection: Connection) -> None:
+        """Run jobs as one; should what one of them holds be refused, each alone, so that no other suffers."""
+        job, others = entries[0].job, [entry.job for entry in entries[1:]]
+        if others and isinstance(job, Joinable) and self._tried(job.join(others), connection) is None:
+            return
+        for entry in entries:
+            entry.error = self._tried(entry.job, connection)
+
+    def _tried(self, job: Job, connection: Connection) -> Exception | None:
+        """Run a job in a savepoint, so that a bad one takes no other of its group with it; return its error.
+
+        Raises:
+            StoreError: the file fails.
+        """
         savepoint = connection.begin_nested()
         try:
             with translated(self.place):
-                entry.job(connection)
+                job(connection)
         except Exception as error:
             if isinstance(error, StoreError) and not isinstance(error, Refused):
                 raise  # the file fails (disk full, ...): SQLite has rolled back all, savepoint included
             savepoint.rollback()
-            entry.error = error
-        else:
-            savepoint.commit()
+            return error
+        savepoint.commit()
+        return None
 
     def lease(self, name: str) -> Lease:
         """Return what one process at a time of all that use the file holds, by name."""

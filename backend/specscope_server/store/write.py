@@ -7,6 +7,7 @@ These commute and may be repeated, so late, doubled and shuffled batches end in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
@@ -94,6 +95,21 @@ _APPLIED: Final = Once(schema.rollup_applied)
 _ADD = Upsert(schema.rollup_10s, _SUMS, columns=_ROLLUP)
 _ADD_MINUTE = Upsert(schema.rollup_60s, _SUMS, columns=_ROLLUP)
 _ADD_HIDDEN = Upsert(schema.hidden_stat, hidden_rows.MERGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """The job of writing rows. Joined with others, each key is written once for all of them."""
+
+    rows: Rows
+
+    def __call__(self, connection: Connection) -> None:
+        """Write them."""
+        write(connection, self.rows)
+
+    def join(self, others: Sequence[Writing]) -> Writing:
+        """Return the job of writing these and others."""
+        return Writing(self.rows.with_others(other.rows for other in others))
 
 
 def write(connection: Connection, rows: Rows) -> None:
