@@ -122,5 +122,5 @@ def test_look_ups_take_their_index(sqlite_url: str, ask: Ask, wanted: str) -> No
     assert [
         step
         for step in steps
-        if re.match(r"SCAN (request|searched|whose|span|log_record|step_chunk|rollup|boundary)", step)
+        if re.match(r"SCAN (request|searched|span|log_record|step_chunk|rollup|boundary)", step)
     ] == []

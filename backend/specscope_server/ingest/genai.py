@@ -45,6 +45,7 @@ TODAY: Final[Mapping[str, str]] = {
 _IDS: Final = (c.GEN_AI_REQUEST_ID, c.GEN_AI_RESPONSE_ID, "llm.response.id")
 _SGLANG_RID: Final = "rid"
 _SGLANG_MODULE: Final = "module"
+_LOOKED_AT: Final = frozenset((*_IDS, _SGLANG_RID, _SGLANG_MODULE))
 
 
 def renamed(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def ids(pairs: Iterable[KeyValue]) -> tuple[str, str]:
     """
     told: dict[str, str] = {}
     for pair in pairs:
-        if pair.key in (*_IDS, _SGLANG_RID, _SGLANG_MODULE):
+        if pair.key in _LOOKED_AT:
             told[pair.key] = _id(pair)
     request = told.get(c.GEN_AI_REQUEST_ID, "")
     if not request and told.get(_SGLANG_RID) and told.get(_SGLANG_MODULE, "").startswith("sglang::"):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, literal, select
+from sqlalchemy import Connection, Row, literal, select
 
 from specscope_server.store import schema
 from specscope_server.store.model import JoinedTrace
@@ -36,8 +36,6 @@ SAMPLES: Final = ("gen_ai.request.choice.count", "gen_ai.request.n")
 NONE: Final = literal("", literal_execute=True)
 """Nothing, in the statement itself: the partial indexes are over ids that are not it."""
 _T = schema.span.c
-_REQUEST = schema.request.alias("whose")
-_R = _REQUEST.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,35 +143,3 @@ def _below(spans: Sequence[ForeignSpan], roots: set[str]) -> tuple[ForeignSpan, 
             kept.add(span_id)
             following += children[span_id]
     return tuple(span for span in spans if span.span_id in kept)
-
-
-def found_by_spans(workspace: str, text: str) -> list[Select[Any]]:
-    """Return queries of the uids of requests that have a span with this trace, request or response id."""
-    ways = (
-        (_T.trace_id, text.lower(), and_(_T.request_id != NONE, _R.rid == _T.request_id)),
-        (_T.trace_id, text.lower(), and_(_T.response_id != NONE, _R.rid == _T.response_id)),
-        (_T.trace_id, text.lower(), and_(_R.response_id != NONE, _R.response_id == _T.response_id)),
-        (_T.request_id, text, _R.trace_id == _T.trace_id),
-    )
-    return [_uids(workspace, *way) for way in ways] + answered_by_spans(workspace, text)
-
-
-def answered_by_spans(workspace: str, text: str) -> list[Select[Any]]:
-    """Return queries of the uids of requests whose spans tell this response id."""
-    ways = (_R.trace_id == _T.trace_id, and_(_T.request_id != NONE, _R.rid == _T.request_id))
-    return [_uids(workspace, _T.response_id, text, way) for way in ways]
-
-
-def _uids(workspace: str, column: ColumnElement[str], text: str, same: ColumnElement[bool]) -> Select[Any]:
-    ended = func.coalesce(_R.end_ns, _R.last_received_ns)
-    return (
-        select(_R.uid)
-        .join_from(schema.span, _REQUEST, and_(_R.workspace == _T.workspace, same))
-        .where(
-            _T.workspace == workspace,
-            column == text,
-            column != NONE,
-            _T.start_ns <= ended + MARGIN_NS,
-            _T.end_ns >= _R.arrival_ns - MARGIN_NS,
-        )
-    )

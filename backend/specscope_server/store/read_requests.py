@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from specscope import convention
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, literal, select, tuple_, union_all
+from sqlalchemy import ColumnElement, Connection, and_, exists, literal, tuple_
 
 from specscope_server.store import cursor as cursors
-from specscope_server.store import joined, schema
 from specscope_server.store import rows as names
+from specscope_server.store import schema, search
 from specscope_server.store.facts import engine_names
 from specscope_server.store.model import Page, RequestFilter
 from specscope_server.store.request_rows import LOST, is_running, public, selected, state_at
 from specscope_server.store.values import clean, to_ns
 
 _T = schema.request.c
-_S = schema.request.alias("searched")
-_LAST_CHARACTER = "\U0010ffff"
 
 
 def page(connection: Connection, where: RequestFilter, limit: int, cursor: str | None, now_ns: int) -> Page:
@@ -37,7 +34,8 @@ def page(connection: Connection, where: RequestFilter, limit: int, cursor: str |
         arrival = _T.arrival_ns + 0
     if cursor is not None:
         query = query.where(tuple_(arrival, _T.uid) < tuple_(*cursors.unpack(cursor)))
-    found = connection.execute(query.order_by(arrival.desc(), _T.uid.desc()).limit(limit + 1)).all()
+    query = query.order_by(arrival.desc(), _T.uid.desc()).limit(limit + 1)
+    found = connection.execute(query, search.parameters(where)).all()
     shown = found[:limit]
     engines = engine_names(connection, {row.engine_uid for row in shown}) if shown else {}
     following = cursors.pack(shown[-1].arrival_ns, shown[-1].uid) if len(found) > limit else None
@@ -57,9 +55,9 @@ def conditions(where: RequestFilter, now_ns: int) -> list[ColumnElement[bool]]:
         workspace = _T.workspace.concat("")
     wanted: list[ColumnElement[bool]] = [workspace == where.workspace]
     if where.text:
-        wanted.append(_found(where.workspace, where.text))
+        wanted.append(search.FOUND)
     if where.response_id is not None:
-        wanted.append(_answered(where.workspace, clean(where.response_id)))
+        wanted.append(search.ANSWERED)
     for column, value in (
         (_T.rid, where.rid),
         (_T.trace_id, where.trace_id),
@@ -88,33 +86,6 @@ def conditions(where: RequestFilter, now_ns: int) -> list[ColumnElement[bool]]:
     if where.max_acceptance_length is not None:
         wanted += [_T.verify_steps > 0, emitted <= where.max_acceptance_length * _T.verify_steps]
     return wanted
-
-
-def _found(workspace: str, text: str) -> ColumnElement[bool]:
-    """Return the search by rid, response id, trace id or uid, whole or its beginning. Ids are lower-case hex.
-
-    What another tool's span is called must be whole. A union, because SQLite takes the indexes of an OR for
-    dearer than one scan.
-    """
-    text = clean(text.strip())
-    ids = ((_S.c.rid, text), (_S.c.trace_id, text.lower()), (_S.c.uid, text.lower()))
-    mine = [_beginning(workspace, column, start) for column, start in ids]
-    mine.append(_beginning(workspace, _S.c.response_id, text).where(_S.c.response_id != joined.NONE))
-    return _T.uid.in_(union_all(*mine, *joined.found_by_spans(workspace, text)))
-
-
-def _beginning(workspace: str, column: ColumnElement[str], start: str) -> Select[Any]:
-    return select(_S.c.uid).where(
-        _S.c.workspace == workspace, column >= start, column < start + _LAST_CHARACTER
-    )
-
-
-def _answered(workspace: str, response_id: str) -> ColumnElement[bool]:
-    """Return whether a request's answer has this id: told by us, by its spans, or the rid."""
-    mine = select(_S.c.uid).where(_S.c.workspace == workspace)
-    told = mine.where(_S.c.response_id == response_id, _S.c.response_id != joined.NONE)
-    spans = joined.answered_by_spans(workspace, response_id)
-    return _T.uid.in_(union_all(told, mine.where(_S.c.rid == response_id), *spans))
 
 
 def _gap() -> ColumnElement[bool]:
