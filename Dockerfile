@@ -60,7 +60,7 @@ ENV PATH=/opt/specscope/bin:$PATH \
 USER specscope
 WORKDIR /var/lib/specscope
 VOLUME /var/lib/specscope
-EXPOSE 4318
+EXPOSE 4318 4317
 STOPSIGNAL SIGTERM
 
 # /healthz answers 200 once the database is migrated and reachable. Python is here already,

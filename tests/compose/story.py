@@ -46,7 +46,11 @@ def tell(stack: Stack, checks: Checks, demo: bool) -> None:
     what every container said. The stack is down when this returns or raises.
     """
     port, engine_port = _free_port(), _free_port()
-    ports = {"SPECSCOPE_PORT": str(port), "ENGINE_PORT": str(engine_port)}
+    ports = {
+        "SPECSCOPE_PORT": str(port),
+        "SPECSCOPE_GRPC_PORT": str(_free_port()),
+        "ENGINE_PORT": str(engine_port),
+    }
     stack = replace(stack, environment={**stack.environment, **ports})
     server = f"http://127.0.0.1:{port}"
     try:
@@ -110,8 +114,8 @@ def _check_confinement(stack: Stack, checks: Checks) -> None:
         for inside, bindings in stack.inspect(service)["NetworkSettings"]["Ports"].items()
         for binding in bindings or ()
     ]
-    expected = [("specscope", "4318/tcp", "127.0.0.1")]
-    checks.expect("one port is published, on loopback only", published == expected, published)
+    expected = [("specscope", f"{port}/tcp", "127.0.0.1") for port in (4317, 4318)]
+    checks.expect("OTLP's ports are published, on loopback only", sorted(published) == expected, published)
 
 
 def _check_pages(checks: Checks, server: str) -> None:
