@@ -6,17 +6,24 @@ import signal
 import socket
 import sqlite3
 import stat
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
 import pytest
-from serverkit import otlp
+from serverkit import exports, otlp
 from serverkit.command import app, environment, run, started
 from serverkit.live import PROTOBUF
 from specscope import cli
 from specscope_server import settings as s
-from specscope_server.listening import ListenError, parse_port
-from specscope_server.settings import ServerSettings, SettingsError, default_database, is_loopback
+from specscope_server.listening import ListenError, parse_grpc_port, parse_port, reserve
+from specscope_server.settings import (
+    ServerSettings,
+    SettingsError,
+    default_database,
+    is_loopback,
+    read_token,
+)
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -64,6 +71,90 @@ def test_port_taken_says_which_option_changes_it(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert f"port {port} on 127.0.0.1 is taken" in done.stderr
     assert "--port" in done.stderr and "SPECSCOPE_PORT" in done.stderr
+
+
+def test_grpc_port_that_was_asked_for_must_be_free(tmp_path: Path) -> None:
+    with reserve("127.0.0.1", 0) as taken:  # shared with nobody who does not ask for it first
+        port = str(taken.getsockname()[1])
+        done = run("serve", "--port", "0", "--grpc-port", port, "--db", "run.db", cwd=tmp_path)
+    assert done.exit_code == 1
+    assert f"port {port} on 127.0.0.1 is taken" in done.stderr
+    assert "--grpc-port" in done.stderr and "SPECSCOPE_GRPC_PORT" in done.stderr
+    assert not (tmp_path / "run.db").exists()
+
+
+def test_grpc_default_port_is_given_up_if_another_has_it_and_that_is_said(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        with suppress(ListenError):  # another program has it already
+            stack.enter_context(reserve("127.0.0.1", s.DEFAULT_GRPC_PORT))
+        server = stack.enter_context(started("--port", "0", "--db", "run.db", cwd=tmp_path))
+        assert httpx.get(f"{server.url}/healthz", timeout=60).status_code == 200
+        assert server.end(signal.SIGTERM) == 0
+    assert server.grpc == ""
+    assert any("OTLP/gRPC is off: port 4317" in line and "--grpc-port" in line for line in server.lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("short", "16"), ("two words of a token", "space"), ("", "16"), ("\u00e4" * 20, "ASCII")],
+)
+def test_token_file_that_holds_no_token(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "token").write_text(text)
+    with pytest.raises(SettingsError, match="token") as caught:
+        read_token(str(tmp_path / "token"))
+    assert says in str(caught.value)
+    assert not text or text not in str(caught.value)
+
+
+def test_token_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("  0123456789abcdef\n")
+    assert read_token(str(tmp_path / "token")) == "0123456789abcdef"
+    assert read_token("") == ""
+
+
+def test_workers_share_both_ports_and_drain_together(tmp_path: Path) -> None:
+    options = ("--port", "0", "--grpc-port", "0", "--db", "run.db", "--workers", "2")
+    with started(*options, cwd=tmp_path) as server:
+        for number in range(8):  # each on a connection of its own, so that the kernel deals them out
+            with exports.channel(server.grpc, options=(("grpc.use_local_subchannel_pool", 1),)) as to:
+                exports.send(to, "traces", exports.good("traces", number), wait_for_ready=True)
+            body = exports.good("traces", number + 8).SerializeToString()
+            answer = httpx.post(
+                f"{server.url}/v1/traces", content=body, headers={"Content-Type": PROTOBUF}, timeout=60
+            )
+            assert answer.status_code == 200
+        status = httpx.get(f"{server.url}/api/v1/status", timeout=60).json()
+        assert status["ingest"]["traces"]["exports"] == 16  # of both workers
+        workers = children(server.process.pid)
+        assert server.end(signal.SIGTERM) == 0
+        assert not [pid for pid in workers if is_running(pid)]
+    assert "Traceback" not in "".join(server.lines)
+    stored = sqlite3.connect(tmp_path / "run.db").execute("SELECT count(*) FROM request").fetchall()
+    assert stored == [(16,)]
+
+
+def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
+    options = ("--port", "0", "--grpc-port", "off", "--db", "run.db", "--workers", "2")
+    with started(*options, cwd=tmp_path) as server:
+        assert httpx.get(f"{server.url}/healthz", timeout=60).status_code == 200
+        workers = children(server.process.pid)
+        server.process.kill()
+        while any(map(is_running, workers)):
+            pass
+    assert len(workers) >= 2
+
+
+def children(pid: int) -> list[int]:
+    """Processes that a process started, as Linux tells them."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process; one that has ended and is not yet waited for is none."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
@@ -169,6 +260,16 @@ def test_database_url_with_a_password_is_never_printed(tmp_path: Path) -> None:
         (["--port", "70000"], "--port"),
         (["--max-body-mb", "0"], "--max-body-mb"),
         (["--max-inflated-mb", "many"], "--max-inflated-mb"),
+        (["--grpc-port", "http"], "--grpc-port"),
+        (["--grpc-port", "70000"], "--grpc-port"),
+        (["--url", "nonsense"], "--url"),
+        (["--url", "ftp://specscope.example"], "--url"),
+        (["--url", "http://"], "--url"),
+        (["--url", "http://host:port"], "--url"),
+        (["--workers", "0"], "--workers"),
+        (["--tls-cert", "cert.pem"], "--tls-key"),
+        (["--tls-cert", "no.pem", "--tls-key", "no.pem"], "--tls-cert"),
+        (["--ingest-token-file", "no.txt"], "--ingest-token-file"),
         (["--notify", "https://hooks.example/s3cret"], "webhook+https"),
         (["--notify", "nosuchservice://s3cret"], "apprise"),
         (["--host", "no.such.host.invalid", "--allow-unauthenticated"], "--host"),
@@ -237,6 +338,13 @@ def test_loopback(host: str, expected: bool) -> None:
 @pytest.mark.parametrize(("text", "port"), [("0", 0), ("4318", 4318), ("tcp://10.0.0.1:4318", 4318)])
 def test_port(text: str, port: int) -> None:
     assert parse_port(text) == port
+
+
+@pytest.mark.parametrize(
+    ("text", "port"), [("off", None), ("", 4317), ("tcp://10.0.0.1:4317", 4317), ("0", 0), ("5", 5)]
+)
+def test_grpc_port(text: str, port: int | None) -> None:
+    assert parse_grpc_port(text) == port
 
 
 @pytest.mark.parametrize("text", ["", "-1", "65536", "4318 ", "٣", "1e3"])
