@@ -83,7 +83,7 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     otlp_http.install(app, receiver)
     app.include_router(api)
     app.include_router(scraped.router)
-    app.include_router(pages.router(store, judge_s=settings.judge_s))
+    app.include_router(pages.router(store, receiver.stats, judge_s=settings.judge_s))
     return app
 
 

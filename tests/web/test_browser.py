@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import callers
 import pytest
 from browsing import SCREENSHOTS, Served, Watched, watched
 from fleet import HOSTILE, HOSTILE_NAME
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser, expect
 pytestmark = pytest.mark.browser
 
 LOOKS = [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)]
-MAIN = {"overview", "requests", "alerts", "engine-broken", "request-broken"}
+MAIN = {"overview", "requests", "alerts", "status", "engine-broken", "request-broken"}
 ALL_IN = ("light", 1440)
 """The look in which every page is opened; the others show one page of each kind."""
 
@@ -22,6 +23,7 @@ def paths(served: Served) -> dict[str, str]:
         "overview": "/",
         "requests": "/requests",
         "alerts": "/alerts",
+        "status": "/status",
         "engine-healthy": served.engine("chat-healthy"),
         "engine-broken": served.engine("chat-canary"),
         "engine-tree": served.engine("code-tree"),
@@ -61,7 +63,7 @@ def test_first_run_shows_how_to_connect(chromium: Browser, empty: Served, scheme
             f"export SPECSCOPE_ENDPOINT={empty.url}"
         )
         page.screenshot(path=SCREENSHOTS / f"first-run-{scheme}-{width}.png", full_page=True)
-        for path in ("/requests", "/alerts"):
+        for path in ("/requests", "/alerts", "/status"):
             browse.open(path)
         browse.assert_quiet()
 
@@ -85,6 +87,16 @@ def test_search_finds_the_same_request_by_trace_id_and_uid(browse: Watched, serv
         page = browse.open(f"/requests?q={wanted}")
         expect(page.locator("tbody tr")).to_have_count(1)
         expect(page.locator("tbody tr")).to_contain_text("find-me-42")
+
+
+def test_a_callers_spans_and_records_stand_on_the_requests_page(browse: Watched, served: Served) -> None:
+    page = browse.open(served.request("find-me-42"))
+    panel = page.locator("#trace")
+    expect(panel.locator("h3")).to_have_text([re.compile("Joined from trace"), "Log records"])
+    expect(panel).to_contain_text("a span in it has the id of this request's answer")
+    expect(panel.locator("table.trace tbody tr")).to_have_count(16)
+    expect(panel.locator("table.logs td.body")).to_have_text(list(callers.BODIES))
+    browse.assert_quiet()
 
 
 def test_the_broken_link_is_unmissable(browse: Watched, served: Served) -> None:

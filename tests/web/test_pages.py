@@ -175,6 +175,8 @@ def test_paging_walks_through_all_requests_without_repeating(client: httpx.Clien
         ({"state": "odd"}, "There is no state &#39;odd&#39;"),
         ({"kind": "odd"}, "There is no kind &#39;odd&#39;"),
         ({"window": "odd"}, "There is no time window &#39;odd&#39;"),
+        ({"flags": "gap"}, "There is no filter &#39;flags&#39;; known: q, engine, model"),
+        ({"<script>": "1"}, "There is no filter &#39;&lt;script&gt;&#39;"),
     ],
 )
 def test_what_a_url_asks_wrongly_is_said(client: httpx.Client, query: dict[str, str], says: str) -> None:

@@ -327,3 +327,23 @@ class DeliveryRow:
     error: str
     created: datetime
     payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """From when to when there is something of a kind."""
+
+    oldest: datetime
+    newest: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """``bytes`` are the whole database's, all else is a workspace's; ``None``: nothing of that kind."""
+
+    bytes: int
+    engines: int
+    requests: Held | None
+    steps: Held | None
+    sums: Held | None
+    minutes: Held | None

@@ -23,6 +23,7 @@ from specscope_server.store.model import (
     EngineRow,
     FindingRow,
     HiddenPoint,
+    Holdings,
     Page,
     ReferenceRow,
     ReferenceSequence,
@@ -186,13 +187,15 @@ class Reads(Protocol):
         """
         ...
 
+    def holdings(self, workspace: str) -> Holdings:
+        """Return what is stored of a workspace, and from when to when; quick at any size."""
+        ...
+
     def models(self, workspace: str) -> list[str]:
         """Return the model names seen, sorted."""
         ...
 
-    def evidence(
-        self, workspace: str, engine_uid: str, now: datetime, window_s: float
-    ) -> Evidence | None:
+    def evidence(self, workspace: str, engine_uid: str, now: datetime, window_s: float) -> Evidence | None:
         """Return what the diagnosis needs of one engine, ``None`` when the workspace has none of that id."""
         ...
 

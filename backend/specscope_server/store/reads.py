@@ -16,12 +16,14 @@ from specscope_server.store import alerts as alerting
 from specscope_server.store import findings as found
 from specscope_server.store import hidden_sums, references
 from specscope_server.store.evidence import evidence
+from specscope_server.store.holdings import holdings
 from specscope_server.store.model import (
     AlertRow,
     DeliveryRow,
     EngineRow,
     FindingRow,
     HiddenPoint,
+    Holdings,
     Page,
     ReferenceRow,
     ReferenceSequence,
@@ -136,6 +138,11 @@ class SqlReads:
         """See the port."""
         with self._connect() as connection:
             return hidden_sums.series(connection, workspace, engine_uid, *_seconds(since, until), bucket_s)
+
+    def holdings(self, workspace: str) -> Holdings:
+        """See the port."""
+        with self._connect() as connection:
+            return holdings(connection, workspace)
 
     def models(self, workspace: str) -> list[str]:
         """See the port."""

@@ -65,9 +65,18 @@ class RequestList:
     flags: Mapping[str, str] = field(default_factory=lambda: FLAGS)
 
 
-def build(store: Reads, workspace: str, asked: Asked, now: datetime) -> RequestList:
-    """Read the store and return the page; what cannot be understood is said, never guessed."""
-    problems: list[str] = []
+def build(
+    store: Reads, workspace: str, asked: Asked, now: datetime, named: Sequence[str] = ()
+) -> RequestList:
+    """Read the store and return the page; what cannot be understood is said, never guessed.
+
+    ``named`` are the parameters of the URL: a mistyped filter would show everything.
+    """
+    problems = [
+        f"There is no filter {name[:40]!r}; known: {', '.join(asked.__slots__)}."
+        for name in dict.fromkeys(named)
+        if name not in (*asked.__slots__, "workspace")
+    ][:5]
     # A search by id finds every kind; a list without one leaves health checks and warm-ups out.
     kind = asked.kind or ("any" if asked.q else c.KIND_USER)
     window = next((w for w in WINDOWS if w.key == asked.window), None)

@@ -8,28 +8,32 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
+from specscope_server.ingest import scrape
+from specscope_server.ingest.stats import IngestStats
 from specscope_server.store.port import Store
-from specscope_server.web import alerts, assets, engine, overview, render, request, requests, windows
+from specscope_server.web import alerts, assets, engine, overview, render, request, requests, status, windows
 
 JUDGE_S: Final = 300.0
 """Seconds of evidence an engine's state is judged by, unless the router is told otherwise."""
 LIVE_S: Final = 4
 """Seconds between refreshes of a page's live part."""
-PAGES: Final = ("/", "/requests", "/requests/{uid}", "/engines/{engine_uid}", "/alerts")
+PAGES: Final = ("/", "/requests", "/requests/{uid}", "/engines/{engine_uid}", "/alerts", "/status")
 """The pages; docs/guide/dashboard.md describes each of them and a test fails when one is missing there."""
 
 
 def router(
     store: Store,
+    counted: IngestStats | None = None,
     *,
     judge_s: float = JUDGE_S,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> APIRouter:
-    """Return the routes of the dashboard over ``store``.
+    """Return the routes of the dashboard over ``store``, and over what the receivers ``counted``.
 
     Include it last: it answers every other GET with a page that says there is none.
     """
     routes = APIRouter(include_in_schema=False)
+    ingest = IngestStats() if counted is None else counted
 
     def show(ask: Request, name: str, view: object, title: str, **more: Any) -> Response:
         workspace = ask.query_params.get("workspace") or render.DEFAULT_WORKSPACE
@@ -49,7 +53,7 @@ def router(
         ask: Request, workspace: Workspace, asked: Annotated[requests.Asked, Depends(_asked)]
     ) -> Response:
         with store.snapshot() as reads:
-            view = requests.build(reads, workspace, asked, now())
+            view = requests.build(reads, workspace, asked, now(), list(ask.query_params))
         # An older page does not change under its reader; the newest one does.
         return show(ask, "requests", view, "Requests", live_s=None if asked.cursor else LIVE_S)
 
@@ -82,6 +86,12 @@ def router(
         with store.snapshot() as reads:
             view = alerts.build(reads, workspace)
         return show(ask, "alerts", view, "Alerts", live_s=LIVE_S)
+
+    @routes.get("/status")
+    def server_status(ask: Request, workspace: Workspace) -> Response:
+        with store.snapshot() as reads:
+            view = status.build(reads, scrape.read(ingest), workspace, now())
+        return show(ask, "status", view, "Status", live_s=LIVE_S)
 
     @routes.get("/static/{name:path}")
     def static(ask: Request, name: str) -> Response:
