@@ -3,10 +3,16 @@
     python benchmarks/server/write_path.py                        SQLite, in a temporary directory
     python benchmarks/server/write_path.py --db postgresql://...  an empty PostgreSQL database
     python benchmarks/server/write_path.py --postgres             a PostgreSQL server of its own, with fsync
+    python benchmarks/server/write_path.py --bodies               from the bytes of bodies
 
 An export is what one engine sends in half a second at 64 running requests: a chunk of 64 verify steps with
 as many draft extends and running totals for each request, one rollup increment, one heartbeat. Packing
 happens before the clock starts; the clock covers translation, SQL and the sync to disk.
+
+With ``--bodies`` it also covers protobuf and every check of what is told. The bodies are the tracer's own
+(``bodies.py``), and each chunk is the first of its request: its row and all its index entries are new.
+Decoded are spans, attributes, rollups and the boundary counts of requests that ended; the packed columns of
+steps and draft extends are stored unopened, after a look at their headers.
 """
 
 from __future__ import annotations
@@ -23,8 +29,10 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from specscope.chunks import ExtendRow, StepRow, pack_boundaries, pack_extends, pack_steps
 from specscope.rollup import Rollup, StepFacts
+from specscope_server.ingest import traces
 from specscope_server.store import open_store
 from specscope_server.store.told import (
     Batch,
@@ -35,8 +43,10 @@ from specscope_server.store.told import (
     RequestReport,
     RequestTotals,
     RollupIncrement,
+    Told,
 )
 
+ROOT = Path(__file__).parents[2]
 STEPS = 64
 REQUESTS = 64
 BOUNDARIES = (
@@ -175,17 +185,30 @@ def export(number: int, sender: int, now_ns: int) -> tuple[Batch, int]:
     return batch, size
 
 
-def measure(url: str, exports: Sequence[tuple[int, Batch]], senders: int) -> tuple[float, float, float]:
-    """Write the exports of each sender in order, all senders at once; return (wall s, CPU s, reading s)."""
+def _told(export: Batch | bytes) -> Sequence[Told]:
+    """Return what an export tells; of a body it is decoded."""
+    if isinstance(export, bytes):
+        return traces.read(ExportTraceServiceRequest.FromString(export))[0]
+    return [export]
+
+
+def measure(
+    url: str, exports: Sequence[tuple[int, Batch | bytes]], senders: int
+) -> tuple[float, float, float]:
+    """Write the exports of each sender in order, all senders at once; return (wall s, CPU s, reading s).
+
+    An export is what a body tells, or the body itself.
+    """
     store = open_store(url)
     now = datetime.now(UTC)
 
     def send(sender: int) -> None:
-        for owner, batch in exports:
+        for owner, told in exports:
             if owner == sender:
-                store.write([batch], now)
+                store.write(_told(told), now)
 
-    store.write([exports[0][1]], now)  # imports and compiled statements are paid once a server, not measured
+    # Imports and compiled statements are paid once a server, not measured.
+    store.write(_told(exports[0][1]), now)
     wall, cpu = time.perf_counter(), time.process_time()
     with ThreadPoolExecutor(senders) as pool:
         list(pool.map(send, range(senders)))
@@ -198,6 +221,21 @@ def measure(url: str, exports: Sequence[tuple[int, Batch]], senders: int) -> tup
     return wall, cpu, reading
 
 
+def made(count: int, senders: int, *, bodies: bool) -> tuple[list[tuple[int, Batch | bytes]], int]:
+    """Return ``count`` exports of each sender, with whose each is, and the bytes of all of them."""
+    if bodies:
+        sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+        from benchmarks.server import bodies as tracer
+
+        told = list(tracer.bodies(count * senders, engines=senders))
+        return [(n % senders, body.plain) for n, body in enumerate(told)], sum(
+            len(body.plain) for body in told
+        )
+    now_ns = time.time_ns() - count * 500_000_000
+    found = [(s, *export(n, s, now_ns)) for n in range(count) for s in range(senders)]
+    return [(sender, batch) for sender, batch, _ in found], sum(size for _, _, size in found)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
@@ -207,17 +245,16 @@ def main() -> None:
     parser.add_argument(
         "--senders", type=int, default=1, help="engines that send at once (default %(default)s)"
     )
+    parser.add_argument("--bodies", action="store_true", help="decode each export from its bytes as well")
     options = parser.parse_args()
-    now_ns = time.time_ns() - options.exports * 500_000_000
-    made = [(s, *export(n, s, now_ns)) for n in range(options.exports) for s in range(options.senders)]
-    steps = len(made) * STEPS * REQUESTS
+    exports, size = made(options.exports, options.senders, bodies=options.bodies)
+    steps = len(exports) * STEPS * REQUESTS
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}")
-    size = sum(bytes_ for _, _, bytes_ in made) / steps
-    print(f"{len(made)} exports of {REQUESTS} chunks, {steps} steps, {size:.1f} packed bytes a step")
-    exports = [(sender, batch) for sender, batch, _ in made]
+    of = "bytes of protobuf" if options.bodies else "packed bytes"
+    print(f"{len(exports)} exports of {REQUESTS} chunks, {steps} steps, {size / steps:.1f} {of} a step")
     with tempfile.TemporaryDirectory() as place:
         if options.postgres:
-            sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+            sys.path.insert(0, str(ROOT / "tests"))
             from storekit import postgres
 
             with postgres.server(durable=True) as server:
@@ -226,7 +263,7 @@ def main() -> None:
             _report(options.db or f"sqlite:///{place}/store.db", exports, options.senders, steps)
 
 
-def _report(url: str, exports: Sequence[tuple[int, Batch]], senders: int, steps: int) -> None:
+def _report(url: str, exports: Sequence[tuple[int, Batch | bytes]], senders: int, steps: int) -> None:
     wall, cpu, reading = measure(url, exports, senders)
     print("PostgreSQL" if url.startswith("postgres") else "SQLite")
     print(f"  {steps / wall:,.0f} steps/s committed, {steps / cpu:,.0f} steps per CPU second of this process")

@@ -31,6 +31,10 @@ def _writer_pragmas(connection: sqlite3.Connection, *, durable: bool) -> None:
         f"busy_timeout = {BUSY_MS}",
         # An acknowledged record survives power loss: FULL syncs the log at each commit, NORMAL does not.
         f"synchronous = {'FULL' if durable else 'NORMAL'}",
+        # Pages of indexes are written in no order and come back soon; SQLite's own 2 MB hold too few of them.
+        "cache_size = -65536",
+        # Pages written again before they are copied back are copied once; SQLite's own 1000 are two exports.
+        "wal_autocheckpoint = 4000",
         # SQLite does not check REFERENCES unless told, per connection.
         "foreign_keys = ON",
         # Give the log's disk space back after a burst; 64 MiB is about half a million steps.
