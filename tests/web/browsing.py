@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import callers
 import uvicorn
 from fleet import Engine, write
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Route
@@ -55,6 +56,9 @@ def serve(database: Path, engines: list[Engine]) -> Generator[Served]:
     store = open_store(str(database))
     now = datetime.now(UTC)
     told = [(engine, write(store, engine, now, seed)) for seed, engine in enumerate(engines, start=1)]
+    for engine in engines:
+        for rid in engine.rids:
+            callers.write(store, engine.workspace, rid, now)
     stop = threading.Event()
 
     def pulse() -> None:
