@@ -62,8 +62,8 @@ def reserve(host: str, port: int) -> socket.socket:
         family, _, _, _, address = _resolved(host, port)
         with socket.create_server(address[:2], family=family) as alone:
             address = alone.getsockname()
+        # Without SO_REUSEADDR: two sockets that have it may be bound alike while neither listens.
         held = socket.socket(family, socket.SOCK_STREAM)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.bind(address)
     except (OSError, UnicodeError) as error:
