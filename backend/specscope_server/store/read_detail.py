@@ -22,6 +22,7 @@ from specscope_server.store.request_rows import public, selected
 from specscope_server.store.spans import spans_of_trace
 from specscope_server.store.states import Totals, arming, states
 from specscope_server.store.told import LogRecord
+from specscope_server.store.values import clean
 
 log = logging.getLogger(__name__)
 _T = schema.step_chunk.c
@@ -86,7 +87,7 @@ def request_row(connection: Connection, workspace: str, uid: str, now_ns: int) -
     named = connection.execute(
         selected(now_ns)
         .add_columns(_R.boundaries, schema.process.c.engine_name)
-        .where(_R.workspace == workspace, _R.uid == uid)
+        .where(_R.workspace == clean(workspace), _R.uid == clean(uid))
     ).all()
     return max(named, key=lambda row: (row.arrival_ns, row.engine_uid), default=None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from specscope import convention
 from sqlalchemy import ColumnElement, Connection, and_, exists, literal, tuple_
@@ -26,6 +27,7 @@ def page(connection: Connection, where: RequestFilter, limit: int, cursor: str |
     """
     if limit <= 0:
         raise ValueError(f"limit is {limit}; it must be at least 1")
+    where = replace(where, workspace=clean(where.workspace))
     query = selected(now_ns).where(*conditions(where, now_ns))
     arrival: ColumnElement[int] = _T.arrival_ns
     if where.text or any(told is not None for told in (where.rid, where.trace_id, where.response_id)):
