@@ -9,7 +9,7 @@ import pytest
 from serverkit import otlp
 from specscope_server.store import open_store, upgrade
 from specscope_server.store.port import Store
-from storekit import postgres
+from storekit import kinds, postgres
 from streams import Streams
 from xdist.remote import Producer  # pyright: ignore[reportMissingTypeStubs]
 
@@ -58,10 +58,16 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(params=kinds.params())
 def store_url(request: pytest.FixtureRequest) -> str:
     """The address of a database, once for each kind that the store supports."""
-    return request.getfixturevalue(f"{request.param}_url")
+    return request.getfixturevalue(request.param.migrated)
+
+
+@pytest.fixture(params=kinds.params())
+def empty_url(request: pytest.FixtureRequest) -> str:
+    """The address of a database without tables, once for each kind."""
+    return request.getfixturevalue(request.param.empty)
 
 
 @pytest.fixture

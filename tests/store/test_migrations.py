@@ -24,12 +24,6 @@ VERSIONS = Path(specscope_migrations.__file__).parent / "versions"
 HEAD = max(path.name.partition("_")[0] for path in VERSIONS.glob("[0-9]*.py"))
 
 
-@pytest.fixture(params=["sqlite", pytest.param("empty_postgres", marks=pytest.mark.postgres)])
-def empty_url(request: pytest.FixtureRequest) -> str:
-    """The address of a database without tables."""
-    return request.getfixturevalue(f"{request.param}_url")
-
-
 def _created(url: str) -> None:
     """Make the tables as the metadata says, without a migration."""
     opened = database(url)
