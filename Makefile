@@ -42,7 +42,7 @@ bench-tracer: ## what the tracer costs: engine thread, GIL, exporter, wire, thro
 
 bench-server: ## speed of receiver, stores and queries, and the same traffic into Arize Phoenix (ARGS="--steps 100M")
 	@$(SCRIPT).project_env server postgres dev
-	@.venv/bin/python -m benchmarks.server $(ARGS)
+	@PYTHONPATH=tests .venv/bin/python -m benchmarks.server $(ARGS)
 
 compose-test: ## docker-compose.yml for real, on a Docker daemon of its own (root)
 	@$(SCRIPT).project_env server postgres dev

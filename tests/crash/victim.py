@@ -50,6 +50,12 @@ class Victim:
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
 
+    @property
+    def pid(self) -> int:
+        """The process id of the one that was started last."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it; it may take a second or two until it listens."""
         self.starts += 1
