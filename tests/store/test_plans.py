@@ -12,7 +12,7 @@ from specscope_server.store import open_store
 from specscope_server.store.databases import database
 from specscope_server.store.model import RequestFilter
 from specscope_server.store.port import Store
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 from storekit import facts
 
 Ask = Callable[[Store], object]
@@ -124,3 +124,52 @@ def test_look_ups_take_their_index(sqlite_url: str, ask: Ask, wanted: str) -> No
         for step in steps
         if re.match(r"SCAN (request|searched|span|log_record|step_chunk|rollup|boundary)", step)
     ] == []
+
+
+def _analyzed(connection: Connection) -> None:
+    connection.exec_driver_sql("ANALYZE request")
+
+
+def _postgres_plans(url: str, ask: Ask) -> str:
+    """Return the plans of all queries that ``ask`` leads to, over some requests that were analyzed."""
+    store = open_store(url)
+    told = [facts.request(f"u{number}") for number in range(400)]
+    store.write([facts.batch(facts.REPORT, *told, facts.heartbeat())], facts.NOW)
+    with _asked() as queries:
+        ask(store)
+    store.close()
+    opened = database(url)
+    opened.write(_analyzed)
+    with opened.read() as connection:
+        # The other tables are empty, and reading all of nothing is cheap.
+        connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        steps = [
+            row[0]
+            for statement, parameters in queries
+            for row in connection.exec_driver_sql(f"EXPLAIN {statement}", parameters)
+        ]
+    opened.close()
+    return "\n".join(steps)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("ask", "wanted"),
+    [
+        (_listed(rid="r"), r"request_by_rid.*\n\s+Index Cond: \(\(workspace = .*\) AND \(rid = "),
+        (_listed(trace_id="t"), r"request_by_trace.*\n\s+Index Cond: \(\(workspace = .*\) AND \(trace_id = "),
+        (_detail, r"request_by_uid.*\n\s+Index Cond: \(\(workspace = .*\) AND \(uid = "),
+        (_detail, r"step_chunk\S*_pkey.*\n\s+Index Cond: \(\(engine_uid = .*\) AND \(uid = "),
+        (
+            _series,
+            r"rollup_10s_pkey.*\n\s+Index Cond: \(\(engine_uid = .* AND \(dimension = .* AND \(bucket >= ",
+        ),
+        (
+            _by_the_minute,
+            r"rollup_60s_pkey.*\n\s+Index Cond: \(\(engine_uid = .* AND \(dimension = .* AND \(bucket >= ",
+        ),
+    ],
+)
+def test_postgresql_can_look_up_the_same(postgres_url: str, ask: Ask, wanted: str) -> None:
+    plan = _postgres_plans(postgres_url, ask)
+    assert re.search(wanted, plan), plan
