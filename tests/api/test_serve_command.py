@@ -120,10 +120,10 @@ def test_workers_share_both_ports_and_drain_together(tmp_path: Path) -> None:
                 exports.send(to, "traces", exports.good("traces", number), wait_for_ready=True)
             body = exports.good("traces", number + 8).SerializeToString()
             answer = httpx.post(
-                f"{server.url}/v1/traces", content=body, headers={"Content-Type": PROTOBUF}, timeout=60
+                f"{server.url}/v1/traces", content=body, headers={"Content-Type": PROTOBUF}, timeout=300
             )
             assert answer.status_code == 200
-        status = httpx.get(f"{server.url}/api/v1/status", timeout=60).json()
+        status = httpx.get(f"{server.url}/api/v1/status", timeout=300).json()
         assert status["ingest"]["traces"]["exports"] == 16  # of both workers
         workers = children(server.process.pid)
         assert server.end(signal.SIGTERM) == 0
@@ -136,7 +136,7 @@ def test_workers_share_both_ports_and_drain_together(tmp_path: Path) -> None:
 def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
     options = ("--port", "0", "--grpc-port", "off", "--db", "run.db", "--workers", "2")
     with started(*options, cwd=tmp_path) as server:
-        assert httpx.get(f"{server.url}/healthz", timeout=60).status_code == 200
+        assert httpx.get(f"{server.url}/healthz", timeout=300).status_code == 200
         workers = children(server.process.pid)
         server.process.kill()
         while any(map(is_running, workers)):

@@ -107,7 +107,7 @@ def channel(
 
 def send(to: grpc.Channel, signal: str, message: Message, **options: Any) -> Any:
     """Export over gRPC with the generated stub; raises ``grpc.RpcError``."""
-    return STUBS[signal](to).Export(message, timeout=30, **options)
+    return STUBS[signal](to).Export(message, timeout=300, **options)
 
 
 def raw_call(to: grpc.Channel, signal: str, *, stream: bool = False) -> Any:

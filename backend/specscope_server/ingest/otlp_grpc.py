@@ -57,6 +57,8 @@ class GrpcServer:
                 ("grpc.compression_enabled_algorithms_bitset", IDENTITY_AND_GZIP),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_MS),
                 ("grpc.keepalive_permit_without_calls", 1),
+                # Else gRPC lets clients send megabytes ahead of messages that nobody reads yet.
+                ("grpc.http2.bdp_probe", 0),
                 # Who started us has made sure that the port is ours, and holds it for all our processes.
                 ("grpc.so_reuseport", 1),
             )
