@@ -99,7 +99,7 @@ def _http(port: int) -> Generator[Send]:
 @contextmanager
 def _grpc(port: int) -> Generator[Send]:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        call: Any = channel.unary_unary(GRPC)  # pyright: ignore[reportUnknownMemberType]
+        call: Any = channel.unary_unary(GRPC)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
         def send(body: Body) -> bool:
             try:

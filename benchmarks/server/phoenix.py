@@ -33,7 +33,7 @@ PROGRAM = Path(__file__).parents[2] / ".envs" / "phoenix" / "bin" / "phoenix"
 SPANS = 512
 """Spans of one export, the SDK's batch."""
 SENDERS = 2
-QUIET_S = 15.0
+QUIET_S = 60.0
 """Seconds without a new row after which it is taken to have stored all that it will."""
 START_S = 180.0
 

@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from serverkit.command import SPECSCOPE, environment
 from storekit import postgres
 
 from crash import senders
@@ -105,6 +107,15 @@ def backends(server: postgres.Server, name: str) -> list[int]:
         return []
 
 
+def _recount(report: Report, url: str) -> None:
+    """Let the server's own tool hold the rollups against the chunks, too."""
+    command = [SPECSCOPE, "db", "check", "--recount", "--db", url]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    report.compared["runs of specscope db check --recount"] += 1
+    if done.returncode:
+        report.blame("specscope db check --recount", [done.stdout + done.stderr])
+
+
 def run(
     store: str,
     url: str,
@@ -143,6 +154,7 @@ def run(
         truth = senders.end_all(loaded)
         code = victim.end()
         report = audit(url, load, truth)
+        _recount(report, url)
         if code:
             report.blame("orderly ends that failed", [f"exit code {code}"])
         return Outcome(
