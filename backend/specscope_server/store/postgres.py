@@ -123,10 +123,8 @@ class PostgresDatabase:
         engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         with translated(self.place), engine.connect() as connection:
             connection.execute(text("SET statement_timeout = 0"))
-            try:
-                connection.execute(text("VACUUM (ANALYZE)"))
-            finally:
-                connection.invalidate()  # its setting must not come back with it
+            connection.detach()  # closed at the end: its setting must not come back to the pool
+            connection.execute(text("VACUUM (ANALYZE)"))
 
     def close(self) -> None:
         """Close all connections; idempotent."""
