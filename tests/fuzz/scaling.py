@@ -31,6 +31,7 @@ LIMIT: Final = 16 << 20
 """Bytes of a body as sent, the receiver's default."""
 INFLATED_LIMIT: Final = 32 << 20
 ENOUGH_S: Final = 0.5
+FOLLOWED_S: Final = 10.0
 STEEP: Final = 1.5
 """Exponent from which on a family is called steep; noise on a busy machine gives up to 1.2."""
 LONG_S: Final = 60.0
@@ -208,7 +209,7 @@ def _request(**changed: Any) -> Any:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a family grew: the largest request, its bytes and CPU seconds, and the exponent."""
+    """How a family grew: the largest request, its bytes and CPU seconds, the exponent, the longest of all."""
 
     name: str
     count: int
@@ -216,12 +217,13 @@ class Growth:
     seconds: float
     exponent: float
     status: int
+    longest_s: float
 
     @property
     def whole_s(self) -> float:
         """CPU seconds of a body of the largest size, were it to grow on as it did."""
         if self.status == 413 or self.size < 4096:
-            return self.seconds
+            return self.longest_s
         return self.seconds * (LIMIT / self.size) ** max(1.0, self.exponent)
 
     @property
@@ -242,13 +244,16 @@ def grow(world: World, name: str, most_s: float = ENOUGH_S) -> Growth:
         case = FAMILIES[name](n)
         took, status = min(_time(world, case) for _ in range(2 if took < 0.1 else 1))
         sizes.append((len(case.body) + len(case.path), took))
-        if took > most_s or status == 413 or len(case.body) > LIMIT // 2 or n >= 1 << 24:
+        whole = took * LIMIT / max(1, len(case.body))
+        # What would be long is followed further: a limit may end it before it is.
+        enough = took > most_s and (whole <= LONG_S or took > FOLLOWED_S)
+        if enough or status == 413 or len(case.body) > LIMIT // 2 or n >= 1 << 24:
             break
         n *= 2
     recent = [pair for pair in sizes if pair[1] > took / 10][-4:]
     (first, low), (last, high) = recent[0], recent[-1]
     exponent = math.log(high / low) / math.log(last / first) if last > 1.5 * first and low else 0.0
-    return Growth(name, n, sizes[-1][0], took, exponent, status)
+    return Growth(name, n, sizes[-1][0], took, exponent, status, max(pair[1] for pair in sizes))
 
 
 def _time(world: World, case: Case) -> tuple[float, int]:

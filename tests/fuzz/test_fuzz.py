@@ -69,3 +69,14 @@ def test_growing_families_grow(name: str) -> None:
     """Each is larger when it has more: one that does not grow would measure nothing."""
     small, large = (scaling.FAMILIES[name](n).to_bytes() for n in (1, 40))
     assert len(small) < len(large)
+
+
+def test_small_bombs_are_only_opened_so_far() -> None:
+    """Forty blobs of a kilobyte that unpack into four megabytes each: those within the share are read."""
+    export = Export()
+    export.run(scaling.FAMILIES["request spans with long lists"](2).to_bytes())
+    assert export.world is not None
+    answer = export.world.ask(scaling.FAMILIES["request spans with long lists"](40))
+    assert answer.status == 400
+    assert b"packed columns of more than 128 MiB in one export" in answer.body
+    export.close()

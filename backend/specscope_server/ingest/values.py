@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 from opentelemetry.proto.common.v1.common_pb2 import ArrayValue, KeyValue, KeyValueList
+from specscope import columns
 
 MAX_COUNT: Final = (1 << 53) - 1
 """Largest count: exact in JSON numbers, and 1024 of them still fit a 64-bit sum in the database."""
@@ -23,6 +24,9 @@ MAX_TEXT: Final = 512
 """Characters of other texts (request ids, reasons, model names); longer ones are cut, and the client told."""
 MAX_REASON: Final = 300
 """Characters of a reason; it may quote what a client sent."""
+MAX_OPENED: Final = 128 << 20
+"""Raw bytes of all packed columns of one export, some times what the largest one of ours has. Each kilobyte
+could be unpacked into four megabytes, which takes a tenth of a second."""
 MAX_CONFIG: Final = 256 << 10
 """Bytes of an engine's configuration as JSON text."""
 MAX_NESTING: Final = 64
@@ -48,6 +52,18 @@ class Tally:
     rejected: int = 0
     reasons: Counter[str] = field(default_factory=Counter[str])
     notes: Counter[str] = field(default_factory=Counter[str])
+    opened: int = 0
+    """Raw bytes that the packed columns of the export say they have."""
+
+    def open(self, blob: bytes) -> None:
+        """Count the raw bytes of packed columns, as their header tells them.
+
+        Raises:
+            Invalid: the export has had its share of them.
+        """
+        self.opened += int.from_bytes(blob[8:12], "little")
+        if self.opened > MAX_OPENED:
+            raise Invalid(f"packed columns of more than {MAX_OPENED >> 20} MiB in one export, unpacked")
 
     def reject(self, reason: str, count: int = 1) -> None:
         """Count ``count`` items as rejected for ``reason``."""
@@ -232,6 +248,8 @@ class Attributes:
         value = self._get(name, bytes)
         if value is not None and len(value) > limit:
             raise Invalid(f"{name} has {len(value)} bytes, at most {limit} are allowed")
+        if value is not None and value.startswith(columns.MAGIC):
+            self._tally.open(value)
         return value
 
     def first_text(self, name: str) -> str | None:
