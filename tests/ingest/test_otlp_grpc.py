@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from google.rpc import code_pb2  # pyright: ignore[reportMissingTypeStubs]
 from google.rpc.error_details_pb2 import BadRequest
 from serverkit import exports, otlp
 from serverkit.command import started
-from serverkit.live import PROTOBUF, Live, serving
+from serverkit.live import PROTOBUF, Live, serving, status_of
 from serverkit.tables import contents
 from specscope import convention as c
+from specscope_server.ingest.signals import SIGNALS
 
 MIB = 1 << 20
 EVERY = pytest.mark.parametrize("signal", exports.NAMES)
@@ -338,3 +340,25 @@ def test_exports_under_way_at_the_end_are_finished_and_stored(tmp_path: Path) ->
         assert server.wait() == 0
     stored = sqlite3.connect(tmp_path / "run.db").execute("SELECT count(*) FROM request").fetchall()
     assert stored == [(2,)]
+
+
+def test_a_mistake_of_ours_is_internal_and_500_with_a_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MUST: the body of every 5xx is a ``Status``; over gRPC it is INTERNAL."""
+
+    def fails(_: Any) -> Any:
+        raise ZeroDivisionError("secret detail")
+
+    path = exports.PATHS["traces"]
+    monkeypatch.setitem(SIGNALS, path, replace(SIGNALS[path], read=fails))
+    with (
+        serving(f"sqlite:///{tmp_path / 'store.db'}", grpc=True) as live,
+        exports.channel(live.settings.grpc_address) as to,
+    ):
+        code, error = refused(lambda: exports.send(to, "traces", exports.good("traces")))
+        assert code is grpc.StatusCode.INTERNAL
+        assert "secret" not in error.details()
+        answer = live.export(exports.good("traces"))
+        assert answer.status_code == 500
+        assert "secret" not in status_of(answer).message

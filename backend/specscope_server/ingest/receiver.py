@@ -62,9 +62,15 @@ class Receiver:
         Raises:
             Refusal: nothing of it was stored.
         """
-        batches, tally, size = await to_thread.run_sync(
-            self._decode, arrived, form, signal, limiter=self._decoders
-        )
+        try:
+            batches, tally, size = await to_thread.run_sync(
+                self._decode, arrived, form, signal, limiter=self._decoders
+            )
+        except Refusal:
+            raise
+        except Exception as error:  # a mistake of ours: it must not take another way out than a refusal
+            _log.exception("could not decode an export of %s", signal.name)
+            raise Refusal(500, "not stored: the server failed, see its log") from error
         # What waits for the database is the inflated content, which gzip can make a thousandfold.
         ticket.hold(max(0, size - ticket.size))
         tally.too_old(await self._write(batches))
