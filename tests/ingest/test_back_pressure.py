@@ -18,7 +18,7 @@ BODY_MIB = 8
 SENDERS = 80
 """640 MiB at one time, against 64 MiB that may wait."""
 MOST_GROWN_MIB = 450
-"""What waits, 8 messages that gRPC reads, what is being decoded, and what the allocator keeps: 349 measured."""
+"""What waits, 8 messages that gRPC reads, what is being decoded, what the allocator keeps: 349 measured."""
 
 
 def memory_mib(pid: int, what: str) -> float:
