@@ -14,6 +14,8 @@ from specscope_server.store.keep import Oldest
 from specscope_server.store.told import Batch, Heartbeat, Told
 
 _SECOND_NS = 1_000_000_000
+_EVER = -(1 << 64)
+"""Before any time that can be told."""
 
 
 def without_old(batches: Iterable[Told], oldest: Oldest) -> tuple[list[Told], int]:
@@ -35,7 +37,8 @@ def without_old(batches: Iterable[Told], oldest: Oldest) -> tuple[list[Told], in
 
 
 def _without_old(batch: Batch, oldest: Oldest) -> tuple[Batch | None, int]:
-    steps, ended, rollups = oldest.steps_ns, oldest.requests_ns, oldest.rollups_ns
+    limits = (oldest.steps_ns, oldest.requests_ns, oldest.rollups_ns)
+    steps, ended, rollups = (limit or _EVER for limit in limits)
     chunks = tuple(chunk for chunk in batch.chunks if chunk.end_ns >= steps)
     ranks = tuple(report for report in batch.ranks if report.event_ns >= steps)
     requests = tuple(r for r in batch.requests if r.end_ns is None or r.end_ns >= ended)
