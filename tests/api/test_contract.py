@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from openapi_spec_validator import validate
 from serverkit.live import Live
+from specscope_server import keep_options
 from specscope_server import settings as server_settings
 from specscope_server.api.router import PREFIX
-from specscope_server.ingest.signals import SIGNALS
 from specscope_server.ingest.refusal import RPC_CODES
+from specscope_server.ingest.signals import SIGNALS
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 API = (REFERENCE / "api.md").read_text()
@@ -82,5 +83,6 @@ def test_every_variable_is_documented(variable: str) -> None:
 
 
 def test_all_variables_are_listed() -> None:
-    named = {v for v in vars(server_settings).values() if isinstance(v, str) and v.startswith("SPECSCOPE_")}
+    values = (*vars(server_settings).values(), *vars(keep_options).values())
+    named = {v for v in values if isinstance(v, str) and v.startswith("SPECSCOPE_")}
     assert named == set(server_settings.ALL_VARIABLES)
