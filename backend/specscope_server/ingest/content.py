@@ -35,7 +35,7 @@ def require_format(headers: Headers) -> Format:
     """Return the format of a request.
 
     Raises:
-        Refusal: 415, the content type is missing, unknown, or JSON in another charset than UTF-8.
+        Refusal: 415, the content type is missing or unknown.
     """
     found = format_of(headers)
     if found is None:

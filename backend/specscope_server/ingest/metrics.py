@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
@@ -111,9 +111,14 @@ def _batch(resource_metrics: ResourceMetrics, tally: Tally) -> Batch | None:
     return Batch(process, heartbeats=tuple(beat.facts() for beat in beats)) if beats else None
 
 
-def _points_in(metric: Metric) -> int:
+def points_of(metric: Metric) -> Sequence[Any]:
+    """Return the points of a metric, whatever its kind."""
     kind = metric.WhichOneof("data")
-    return 0 if kind is None else len(getattr(metric, kind).data_points)
+    return () if kind is None else getattr(metric, kind).data_points
+
+
+def _points_in(metric: Metric) -> int:
+    return len(points_of(metric))
 
 
 def _beats(points: list[Point], tally: Tally) -> list[Beat]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Final
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
@@ -22,13 +23,8 @@ def name(text: str) -> str:
 
 
 def attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
-    """Return the first attributes."""
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        if len(found) >= MAX_ATTRIBUTES:
-            break
-        found[name(pair.key)] = value(pair.value)
-    return found
+    """Return the first attributes; of a doubled one the last counts."""
+    return {name(pair.key): value(pair.value) for pair in islice(pairs, MAX_ATTRIBUTES)}
 
 
 def value(told: AnyValue, limit: int = MAX_VALUE) -> Any:
@@ -42,12 +38,20 @@ def value(told: AnyValue, limit: int = MAX_VALUE) -> Any:
     if kind in ("bool_value", "int_value"):
         return found
     if kind == "array_value":
-        text = ", ".join(str(value(one)) for one in told.array_value.values[:MAX_ATTRIBUTES])
+        text = ", ".join(_in_array(one) for one in told.array_value.values[:MAX_ATTRIBUTES])
     elif kind == "string_value":
         text = told.string_value
     else:  # bytes, or a mapping: nothing that a line could show
         text = kind.removesuffix("_value")
     return clean(text[:limit])
+
+
+def _in_array(told: AnyValue) -> str:
+    """Return what stands in an array; of one within another no more than that it is one.
+
+    Each might hold 24 others, and so on, all of which would be read for a text of 200 characters.
+    """
+    return "array" if told.WhichOneof("value") == "array_value" else str(value(told))
 
 
 def text(told: AnyValue, limit: int) -> str:

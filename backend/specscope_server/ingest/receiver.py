@@ -28,8 +28,12 @@ WRITERS: Final = 8
 """Exports written at once. The store groups their commits, so more than one shares a disk sync; each may
 hold a database connection."""
 MAX_ITEMS: Final = 100_000
-"""Resources, scopes and spans (metrics, log records) of one export; tracers send 512 at most, collectors some
-thousands. A body may hold eight million empty ones, and reading those would stop all others for minutes."""
+"""Resources, scopes and spans (metrics and their points, log records) of one export; tracers send 512 at most,
+collectors some thousands. A body may hold eight million empty ones, and reading those would stop all others for
+minutes."""
+MAX_ATTRIBUTES: Final = 1_000_000
+"""Attributes of one export, each 33 bytes where an export is as large as may be; told ones have more. Reading
+one takes 2 µs, and 2 KB of compressed body may hold sixteen million empty ones."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +90,11 @@ class Receiver:
         if (found := signal.items(message)) > MAX_ITEMS:
             raise Refusal(
                 413, f"one export holds {found} items, at most {MAX_ITEMS} are taken: send smaller ones"
+            )
+        if (found := signal.attributes(message)) > MAX_ATTRIBUTES:
+            raise Refusal(
+                413,
+                f"one export holds {found} attributes, at most {MAX_ATTRIBUTES} are taken: send smaller ones",
             )
         return *signal.read(message), len(raw)
 

@@ -35,7 +35,8 @@ class Signal:
     """What differs between the signals.
 
     ``service`` is the full name of the gRPC service, ``rejected`` the field of ``partial_success`` that
-    counts what was not taken, ``levels`` the fields that lead from an export to its resources, scopes, items.
+    counts what was not taken, ``levels`` the fields that lead from an export to its resources, scopes, items,
+    ``points`` gives what of an item has attributes, where that is not the item itself.
     """
 
     name: str
@@ -45,15 +46,32 @@ class Signal:
     rejected: str
     read: Callable[[Any], tuple[Sequence[Told], Tally]]
     levels: tuple[str, str, str]
+    points: Callable[[Any], Sequence[Any]] | None = None
 
     def items(self, message: Message) -> int:
-        """Return how many resources, scopes and items an export holds, without looking at them."""
+        """Return how many resources, scopes, items and points an export holds, without looking at them."""
         resources, scopes, items = self.levels
         listed = getattr(message, resources)
         found = len(listed)
         for resource in listed:
             held = getattr(resource, scopes)
             found += len(held) + sum(len(getattr(scope, items)) for scope in held)
+            if self.points is not None:
+                found += sum(len(self.points(item)) for scope in held for item in getattr(scope, items))
+        return found
+
+    def attributes(self, message: Message) -> int:
+        """Return how many attributes there are on resources and on what they tell."""
+        resources, scopes, items = self.levels
+        found = 0
+        for resource in getattr(message, resources):
+            found += len(resource.resource.attributes)
+            for scope in getattr(resource, scopes):
+                for item in getattr(scope, items):
+                    if self.points is None:
+                        found += len(item.attributes)
+                    else:
+                        found += sum(len(point.attributes) for point in self.points(item))
         return found
 
     def respond(self, rejected: int, message: str) -> Message:
@@ -83,6 +101,7 @@ SIGNALS: Final = {
         "rejected_data_points",
         metrics.batches_of,
         ("resource_metrics", "scope_metrics", "metrics"),
+        metrics.points_of,
     ),
     "/v1/logs": Signal(
         "logs",
