@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import cache
 
 import pytest
@@ -16,10 +17,11 @@ from specscope.rollup import ALL, CONTEXT
 from specscope_server.ingest import traces
 from specscope_server.store import open_store, schema
 from specscope_server.store.databases import database
-from specscope_server.store.recount import NOT_KEPT, WINDOW_S, Recount, recount
+from specscope_server.store.keep import Keep
+from specscope_server.store.recount import NOT_KEPT, SUMS_NOT_KEPT, WINDOW_S, Recount, recount
 from specscope_server.store.recount_coverage import MISSING, ODD, UNKNOWN, Gaps
 from specscope_server.store.told import Batch, Told
-from specscope_server.store.values import engine_uid
+from specscope_server.store.values import engine_uid, from_ns
 from sqlalchemy import Delete, Update, delete, select, update
 from storekit import facts
 from wirekit import traffic
@@ -237,7 +239,41 @@ def test_chunks_that_are_not_kept_any_more_are_no_difference(store_url: str) -> 
     opened.close()
     assert found.differences == []
     assert set(found.not_judged) <= {NOT_KEPT, MISSING}
-    assert found.not_judged[NOT_KEPT] == 300 // EVERY
+    assert found.not_judged[NOT_KEPT] == 300 // EVERY + 1, "and the bucket at the limit"
+
+
+@pytest.mark.parametrize("days", [(60, 30, 400), (60, 60, 30), (30, 30, 30), (1, 60, 60), (0, 1, 0)])
+def test_ages_in_any_order_make_no_differences(store_url: str, days: tuple[int, int, int]) -> None:
+    """What one table still keeps and another one does not is no error of either."""
+    steps, requests, rollups = days
+    store = open_store(store_url, keep=Keep(steps, requests, rollups, 400, 0, 0))
+    first = min(day for day in days if day)
+    halfway = START + EVERY * REQUESTS // 2 + 2
+    with closing(store):
+        store.write([batch for batches in _told() for batch in batches], from_ns(traffic.WALL))
+        for _ in store.prune(from_ns((halfway + first * 86_400) * facts.SECOND)):
+            pass
+    opened = database(store_url)
+    with opened.read() as connection:
+        found = recount(connection)
+    opened.close()
+    assert [str(one) for one in found.differences] == []
+    assert found.not_judged
+
+
+def test_sums_that_lack_although_they_are_young_are_found(store_url: str) -> None:
+    _filled(store_url, _told())
+    opened = database(store_url)
+    early = schema.rollup_10s.c.bucket < BUCKETS[3]
+    opened.write(
+        lambda connection: _some(connection.execute(delete(schema.rollup_10s).where(early)).rowcount)
+    )
+    with opened.read() as connection:
+        found = recount(connection, now_s=BUCKETS[-1] + 60)
+        later = recount(connection, now_s=BUCKETS[-1] + 90_000)
+    opened.close()
+    assert {one.bucket for one in found.differences if one.table == "rollup_10s"} == set(BUCKETS[:3])
+    assert later.not_judged == {SUMS_NOT_KEPT: 3}
 
 
 def _some(count: int) -> None:

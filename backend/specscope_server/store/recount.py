@@ -12,6 +12,7 @@ are not recounted. The sums by the minute are held against those of 10 s in ever
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -55,7 +56,10 @@ WINDOW_S: Final = 600
 """Seconds that are compared at a time: bounds the memory to sixty buckets."""
 MINUTE_S: Final = 60
 NOT_KEPT: Final = "no chunks of that time are kept"
+SUMS_NOT_KEPT: Final = "no sums of that time are kept"
 _NEVER: Final = 1 << 62
+_YOUNG_S: Final = 86_400
+"""Seconds for which everything is kept, whatever the settings: sums that lack of that time are lost."""
 
 Sums = dict[Key, Counts]
 
@@ -127,32 +131,38 @@ def recount(
     engine_uid: str | None = None,
     since_s: int | None = None,
     until_s: int | None = None,
+    now_s: float | None = None,
 ) -> Recount:
     """Compare engine by engine and ten minutes at a time, in one read transaction.
 
     Buckets from that of ``since_s`` on, before ``until_s`` (unix seconds). What engines tell just now arrives
-    bit by bit: leave out the last minute of a server that is at work, or it will differ.
+    bit by bit: leave out the last minute of a server that is at work, or it will differ. ``now_s``, the
+    system's time if left out, decides which sums can be missing by their age alone.
     """
+    young = int(time.time() if now_s is None else now_s) - _YOUNG_S
     result = Recount()
     engines = select(schema.engine.c.engine_uid).order_by(schema.engine.c.engine_uid)
     if engine_uid is not None:
         engines = engines.where(schema.engine.c.engine_uid == engine_uid)
     since = 0 if since_s is None else since_s // BUCKET_S * BUCKET_S
     for uid in connection.execute(engines).scalars().all():
-        _Engine(connection, uid, result).run(since, _NEVER if until_s is None else until_s)
+        _Engine(connection, uid, result, young).run(since, _NEVER if until_s is None else until_s)
     return result
 
 
 class _Engine:
     """The recount of one engine."""
 
-    def __init__(self, connection: Connection, uid: str, result: Recount) -> None:
-        self._connection, self._uid, self._result = connection, uid, result
+    def __init__(self, connection: Connection, uid: str, result: Recount, young: int) -> None:
+        self._connection, self._uid, self._result, self._young = connection, uid, result, young
 
     def run(self, since: int, until: int) -> None:
         why = not_told_whole(self._connection, self._uid)
         gaps = Gaps() if why else coverage(self._connection, self._uid)
+        first = self._first_bucket(schema.rollup_10s, 0)
         oldest = self._oldest_chunk()
+        if first is not None and first < oldest:
+            oldest += BUCKET_S  # of the bucket at the limit of what is kept some chunks may be gone
         first_minute = self._first_minute()
         for start, end in self._windows(since, until, first_minute):
             stored = self._stored(schema.rollup_10s, start, end)
@@ -162,6 +172,8 @@ class _Engine:
                 if not since <= bucket < until:
                     continue
                 missing = why or (NOT_KEPT if bucket < oldest else gaps.reason(bucket))
+                if bucket < self._young and (first is None or bucket < first):
+                    missing = missing or SUMS_NOT_KEPT
                 if missing:
                     self._result.not_judged[missing] += 1
                 else:

@@ -27,6 +27,7 @@ HARMLESS: Final = frozenset(("queue_full", "rank_steps_full", "draft_tree", "hid
 """Reasons of dropping after which chunks and rollups still tell of the same steps: what was lost is in
 neither of them, or was no step."""
 MISSING: Final = "a chunk of a request in it is missing, damaged or older than what is kept"
+ALONE: Final = "a request in it is not kept any more, or not told"
 UNKNOWN: Final = "a request in it has no totals to hold its chunks against"
 ODD: Final = "a chunk in it lasts over a minute, or tells steps outside of its time"
 STREAMED: Final = 500
@@ -122,7 +123,21 @@ def coverage(connection: Connection, engine_uid: str) -> Gaps:
     rows = connection.execute(told.execution_options(yield_per=STREAMED))
     for _, group in groupby(rows, key=attrgetter("uid")):
         _request(group, gaps)
+    _alone(connection, engine_uid, gaps)
     return gaps.close()
+
+
+def _alone(connection: Connection, engine_uid: str, gaps: Gaps) -> None:
+    """Note chunks whose request is not there: it may have been one that is not counted."""
+    request, chunk = schema.request.c, schema.step_chunk.c
+    theirs = and_(request.engine_uid == chunk.engine_uid, request.uid == chunk.uid)
+    found = (
+        select(chunk.start_ns, chunk.end_ns)
+        .join_from(schema.step_chunk, schema.request, theirs, isouter=True)
+        .where(chunk.engine_uid == engine_uid, request.uid.is_(None))
+    )
+    for row in connection.execute(found.execution_options(yield_per=STREAMED)):
+        gaps.add(ALONE, row.start_ns, row.end_ns)
 
 
 def _request(group: Iterator[Row[*tuple[Any, ...]]], gaps: Gaps) -> None:
