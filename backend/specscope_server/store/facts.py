@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from specscope import clock
 from specscope.records import Crossing
-from sqlalchemy import Connection, Row, Select, Table, and_, func, select
+from sqlalchemy import Connection, Row, Select, Table, and_, bindparam, func, select
 
 from specscope_server.store import rows as names
 from specscope_server.store import schema
 from specscope_server.store.model import ProcessRow
+from specscope_server.store.prepared import Prepared
 from specscope_server.store.states import Armed, arming
 from specscope_server.store.values import from_ns
 
@@ -222,19 +224,33 @@ def _add_reports(connection: Connection, chosen: Select[str], engines: Mapping[s
 
 
 def engine_names(connection: Connection, uids: Iterable[str]) -> dict[str, str]:
-    """Return the names of engines by uid, as :attr:`StoredEngine.name` has them; mostly by one query."""
-    wanted, process = sorted(set(uids)), schema.process.c
-    told = connection.execute(
-        select(process.engine_uid, process.service_name)
-        .where(process.engine_uid.in_(wanted), process.service_name != "")
+    """Return the names of engines by uid, as :attr:`StoredEngine.name` has them, by one query."""
+    wanted = {f"uid_{place}": uid for place, uid in enumerate(sorted(set(uids)))}
+    return {row[0]: row[1] for row in _names_of(len(wanted)).rows(connection, wanted)} if wanted else {}
+
+
+@lru_cache(64)
+def _names_of(count: int) -> Prepared:
+    """Return the query of the names of so many engines."""
+    uid, process, event = schema.engine.c.engine_uid, schema.process.c, schema.engine_event.c
+    service = (
+        select(process.service_name)
+        .where(process.engine_uid == uid, process.service_name != "")
         .order_by(process.start_ns, process.process_uid)
+        .limit(1)
     )
-    found: dict[str, str] = {}
-    for row in told:
-        found.setdefault(row.engine_uid, row.service_name)
-    unnamed = [uid for uid in wanted if uid not in found]
-    if unnamed:
-        found |= {
-            engine.row.engine_uid: engine.name for engine in load(connection, uids=unnamed, states=False)
-        }
-    return found
+    other = schema.engine_event.alias("other").c
+    newest = select(func.max(other.event_ns)).where(other.engine_uid == uid)
+    model = (
+        select(event.model)
+        .where(event.engine_uid == uid, event.event_ns == newest.scalar_subquery())
+        .order_by(event.process_uid, event.event)
+        .limit(1)
+    )
+    name = func.coalesce(
+        service.scalar_subquery(),
+        func.nullif(model.scalar_subquery(), ""),
+        schema.engine.c.instance,
+    )
+    wanted = [bindparam(f"uid_{place}", type_=uid.type) for place in range(count)]
+    return Prepared(select(uid, name).where(uid.in_(wanted)))

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, literal, select
+from sqlalchemy import Connection, bindparam, literal, select
 
 from specscope_server.store import schema
 from specscope_server.store.model import JoinedTrace
+from specscope_server.store.prepared import Prepared
 from specscope_server.store.request_names import (
     BY_CHILD,
     BY_RESPONSE,
@@ -22,6 +24,7 @@ from specscope_server.store.request_names import (
     request_names,
     response_names,
 )
+from specscope_server.store.request_rows import Summary
 from specscope_server.store.spans import span_of, spans_of_trace
 from specscope_server.store.told import ForeignSpan
 
@@ -52,7 +55,7 @@ class Request:
     end_ns: int
 
 
-def request_of(row: Row[Any], workspace: str) -> Request:
+def request_of(row: Summary, workspace: str) -> Request:
     """Return what a row of :func:`specscope_server.store.read_detail.request_row` tells of a request."""
     end = max(row.arrival_ns, row.last_received_ns) if row.end_ns is None else row.end_ns
     return Request(
@@ -102,27 +105,40 @@ def _named(connection: Connection, request: Request) -> list[tuple[str, ForeignS
     names = request_names(request.rid, request.engine_name)
     answers = dict.fromkeys(response_names(request.rid, request.response_id), BY_RESPONSE)
     found: list[tuple[str, ForeignSpan]] = []
-    for column, rules in ((_T.request_id, names), (_T.response_id, answers)):
+    window = {
+        "workspace": request.workspace,
+        "trace_id": request.trace_id,
+        "latest_ns": request.end_ns + MARGIN_NS,
+        "earliest_ns": request.start_ns - MARGIN_NS,
+    }
+    for column, rules in (("request_id", names), ("response_id", answers)):
         if not rules:
             continue
-        spans = connection.execute(
-            select(schema.span)
-            .where(
-                _T.workspace == request.workspace,
-                column.in_(rules),
-                column != NONE,  # the condition of the partial index
-                _T.trace_id != request.trace_id,
-                _T.start_ns <= request.end_ns + MARGIN_NS,
-                _T.end_ns >= request.start_ns - MARGIN_NS,
-            )
-            .order_by(_T.start_ns, _T.trace_id, _T.span_id)
-            .limit(MOST_SPANS)
-        )
-        for span in map(span_of, spans):
-            rule = rules[span.request_id if column is _T.request_id else span.response_id]
+        asked = {f"name_{place}": name for place, name in enumerate(rules)}
+        for span in map(span_of, _called(column, len(rules)).rows(connection, asked | window)):
+            rule = rules[span.request_id if column == "request_id" else span.response_id]
             if rule != BY_CHILD or _samples(span.attributes) > 1:
                 found.append((rule, span))
     return found
+
+
+@lru_cache
+def _called(column: str, count: int) -> Prepared:
+    """Return the query of spans of other traces that have one of so many names in a column."""
+    named = _T[column]
+    return Prepared(
+        select(schema.span)
+        .where(
+            _T.workspace == bindparam("workspace"),
+            named.in_([bindparam(f"name_{place}", type_=named.type) for place in range(count)]),
+            named != NONE,  # the condition of the partial index
+            _T.trace_id != bindparam("trace_id"),
+            _T.start_ns <= bindparam("latest_ns"),
+            _T.end_ns >= bindparam("earliest_ns"),
+        )
+        .order_by(_T.start_ns, _T.trace_id, _T.span_id)
+        .limit(MOST_SPANS)
+    )
 
 
 def _samples(attributes: Mapping[str, Any]) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from specscope_server.store import schema
 from specscope_server.store.bounded import Bounded
+from specscope_server.store.prepared import Prepared
 from specscope_server.store.told import LogRecord
+from specscope_server.store.values import unpacked_json
 
 OF_TRACE: Final = 500
 """Records kept of one trace, the first ones by their time."""
@@ -17,6 +19,12 @@ OF_WORKSPACE: Final = 50_000
 """Records kept of a workspace, those received last: up to 7 kB each, most some hundred bytes."""
 _T = schema.log_record.c
 _BOUNDED: Final = Bounded(schema.log_record, name="record_id", by="time_ns")
+_OF_TRACE: Final = Prepared(
+    select(schema.log_record)
+    .where(_T.workspace == bindparam("workspace"), _T.trace_id == bindparam("trace_id"))
+    .order_by(_T.time_ns, _T.record_id)
+    .limit(OF_TRACE)
+)
 
 
 def forget(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -28,12 +36,7 @@ def logs_of_trace(connection: Connection, workspace: str, trace_id: str) -> tupl
     """Return the records of a trace, by time."""
     if not trace_id:
         return ()
-    found = connection.execute(
-        select(schema.log_record)
-        .where(_T.workspace == workspace, _T.trace_id == trace_id)
-        .order_by(_T.time_ns, _T.record_id)
-        .limit(OF_TRACE)
-    )
+    found = _OF_TRACE.rows(connection, {"workspace": workspace, "trace_id": trace_id})
     return tuple(
         LogRecord(
             trace_id=row.trace_id,
@@ -44,7 +47,7 @@ def logs_of_trace(connection: Connection, workspace: str, trace_id: str) -> tupl
             service=row.service,
             scope=row.scope,
             body=row.body,
-            attributes=row.attributes,
+            attributes=unpacked_json(row.attributes),
         )
         for row in found
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from specscope import chunks
 from specscope.chunks import ExtendRow, StepRow
 from specscope.columns import CodecError
-from sqlalchemy import ColumnElement, Connection, Row, func, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, and_, bindparam, func, select
 
 from specscope_server.store import joined, schema
 from specscope_server.store import rows as names
@@ -18,7 +19,8 @@ from specscope_server.store.facts import engine_names
 from specscope_server.store.logs import logs_of_trace
 from specscope_server.store.model import BoundaryState, JoinedTrace, RequestDetail
 from specscope_server.store.opened import Opened
-from specscope_server.store.request_rows import public, selected
+from specscope_server.store.prepared import Prepared
+from specscope_server.store.request_rows import Summary, public, selected, silent_before
 from specscope_server.store.spans import spans_of_trace
 from specscope_server.store.states import Totals, arming, states
 from specscope_server.store.told import LogRecord
@@ -27,6 +29,22 @@ from specscope_server.store.values import clean
 log = logging.getLogger(__name__)
 _T = schema.step_chunk.c
 _R = schema.request.c
+_G = schema.process_gauge.c
+# Not sorted by the database, which might walk an index of all arrivals for it.
+_REQUEST: Final = Prepared(
+    selected().where(_R.workspace == bindparam("workspace"), _R.uid == bindparam("uid"))
+)
+# With the gauges of the process that tell which boundaries it can see; one row at least.
+_BOUNDARIES: Final = Prepared(
+    select(_R.boundaries, _G.label, _G.value, _G.reason)
+    .join_from(
+        schema.request,
+        schema.process_gauge,
+        and_(_G.engine_uid == _R.engine_uid, _G.process_uid == _R.process_uid, _G.name == bindparam("armed")),
+        isouter=True,
+    )
+    .where(_R.engine_uid == bindparam("engine_uid"), _R.uid == bindparam("uid"))
+)
 
 
 def detail(
@@ -78,17 +96,13 @@ def _logs(
     return tuple(sorted(found, key=lambda record: (record.time_ns, record.record_id)))
 
 
-def request_row(connection: Connection, workspace: str, uid: str, now_ns: int) -> Row[Any] | None:
-    """Return the row of a request with its boundary counts.
+def request_row(connection: Connection, workspace: str, uid: str, now_ns: int) -> Summary | None:
+    """Return what is stored of a request.
 
     More than one only where two environments of a workspace share an instance: then the newest.
     """
-    # Not sorted by the database, which might walk an index of all arrivals for it.
-    named = connection.execute(
-        selected(now_ns)
-        .add_columns(_R.boundaries, schema.process.c.engine_name)
-        .where(_R.workspace == clean(workspace), _R.uid == clean(uid))
-    ).all()
+    asked = {"workspace": clean(workspace), "uid": clean(uid), "silent_before": silent_before(now_ns)}
+    named = map(Summary._make, _REQUEST.rows(connection, asked))
     return max(named, key=lambda row: (row.arrival_ns, row.engine_uid), default=None)
 
 
@@ -107,24 +121,36 @@ def stored_chunks(
     other chunks the keys alone are looked at, one in 64 steps: an index of first steps would cost every chunk
     that is written an eighth of its time, and save a reader of 100,000 steps less than a millisecond.
     """
-    return connection.execute(
+    window = _window(engine_uid, uid, first_step, limit)
+    return _chunks(payloads, most).rows(connection, window)
+
+
+@lru_cache
+def _chunks(payloads: tuple[str, ...], most: int | None) -> Prepared:
+    return Prepared(
         select(_T.uid, _T.process_uid, _T.seq, _T.first_step, *(_T[name] for name in payloads))
-        .where(*_holding(engine_uid, uid, first_step, limit))
+        .where(*_holding())
         .order_by(_T.first_step, _T.process_uid, _T.seq)
         .limit(most)
-    ).all()
+    )
 
 
 def chunks_with_hidden(connection: Connection, engine_uid: str, uid: str, first_step: int, limit: int) -> int:
     """Return how many chunks that hold these steps have hidden states."""
-    told = func.count(_T.hidden)
-    return connection.execute(select(told).where(*_holding(engine_uid, uid, first_step, limit))).scalar_one()
+    told = select(func.count(_T.hidden)).where(*_holding())
+    return connection.execute(told, _window(engine_uid, uid, first_step, limit)).scalar_one()
 
 
-def _holding(engine_uid: str, uid: str, first_step: int, limit: int) -> tuple[ColumnElement[bool], ...]:
-    mine = (_T.engine_uid == engine_uid, _T.uid == uid)
-    start = select(func.max(_T.first_step)).where(*mine, _T.first_step <= first_step).scalar_subquery()
-    return *mine, _T.first_step >= func.coalesce(start, 0), _T.first_step < first_step + limit
+def _window(engine_uid: str, uid: str, first_step: int, limit: int) -> dict[str, Any]:
+    """Return the values of :func:`_holding`."""
+    return {"engine_uid": engine_uid, "uid": uid, "first": first_step, "end": first_step + limit}
+
+
+def _holding() -> tuple[ColumnElement[bool], ...]:
+    mine = (_T.engine_uid == bindparam("engine_uid"), _T.uid == bindparam("uid"))
+    before = _T.first_step <= bindparam("first", type_=BigInteger)
+    start = select(func.max(_T.first_step)).where(*mine, before).scalar_subquery()
+    return *mine, _T.first_step >= func.coalesce(start, 0), _T.first_step < bindparam("end")
 
 
 def _steps(chunk: Row[Any], opened: Opened) -> Iterable[dict[str, Any]]:
@@ -150,12 +176,16 @@ def _joined(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return sorted(by_step.values(), key=lambda row: (row["t"], row["step"]))
 
 
-def _boundaries(connection: Connection, request: Row[Any]) -> tuple[BoundaryState, ...]:
+def _boundaries(connection: Connection, request: Summary) -> tuple[BoundaryState, ...]:
     """Return the request's own ledger; empty when none was told or it cannot be read."""
-    if request.boundaries is None:
+    told = _BOUNDARIES.rows(
+        connection, {"engine_uid": request.engine_uid, "uid": request.uid, "armed": names.ARMED}
+    )
+    packed: bytes | None = told[0].boundaries
+    if packed is None:
         return ()
     try:
-        expected, observed = chunks.unpack_boundaries(request.boundaries)
+        expected, observed = chunks.unpack_boundaries(packed)
     except CodecError as error:
         log.warning("request %s: its boundary counts cannot be read: %s", request.uid, error)
         return ()
@@ -163,14 +193,6 @@ def _boundaries(connection: Connection, request: Row[Any]) -> tuple[BoundaryStat
         (boundary, source, ""): (count, None) for (boundary, source), count in expected.items()
     }
     totals |= {crossing: (None, count) for crossing, count in observed.items()}
-    gauge = schema.process_gauge.c
-    told = connection.execute(
-        select(gauge.label, gauge.value, gauge.reason).where(
-            gauge.engine_uid == request.engine_uid,
-            gauge.process_uid == request.process_uid,
-            gauge.name == names.ARMED,
-        )
-    )
-    armed = {row.label: arming(row.value, row.reason) for row in told}
+    armed = {row.label: arming(row.value, row.reason) for row in told if row.label is not None}
     own: Totals = totals
     return tuple(s for s in states({request.process_uid: (own, armed)}) if s.expected or s.observed)

@@ -16,7 +16,7 @@ from specscope_server.store.facts import engine_names
 from specscope_server.store.model import RequestHidden
 from specscope_server.store.opened import Opened
 from specscope_server.store.read_detail import chunks_with_hidden, request_row, stored_chunks
-from specscope_server.store.request_rows import public
+from specscope_server.store.request_rows import Summary, public
 
 log = logging.getLogger(__name__)
 LATE: Final = 2 * chunks.MAX_STEPS
@@ -134,7 +134,7 @@ def _output(steps: Iterable[chunks.StepRow]) -> dict[int, int]:
     return found
 
 
-def _prompt(connection: Connection, request: Row[Any]) -> tuple[tuple[int, ...] | None, str]:
+def _prompt(connection: Connection, request: Summary) -> tuple[tuple[int, ...] | None, str]:
     """Return (ids, SHA-256) of a prompt; (``None``, empty) where it was not told or cannot be read."""
     found = connection.execute(
         select(_T.prompt_ids, _T.prompt_sha256).where(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from specscope import convention
-from sqlalchemy import ColumnElement, Row, Select, and_, case, literal, select
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, literal, select
 
 from specscope_server.store import schema
 from specscope_server.store.model import RequestRow
-from specscope_server.store.rows import TOTALS
 from specscope_server.store.told import EngineCounts, RequestTotals
 from specscope_server.store.values import from_ns, optional_from_ns
 
@@ -17,23 +16,70 @@ LOST = "lost"
 LOST_AFTER_NS = 60 * 1_000_000_000
 """A request still running whose process has been silent for this long (by received time) is lost."""
 
-_SUMMARY = [column for column in schema.request.c if column.name not in ("boundaries", "state")]
+
+class Summary(NamedTuple):
+    """What the store has of a request and of the process that tells of it.
+
+    ``detail`` and ``engine_name`` are ``None`` where the process has not told of itself.
+    """
+
+    uid: str
+    engine_uid: str
+    process_uid: str
+    model: str
+    rid: str
+    trace_id: str
+    state: str
+    kind: str
+    arrival_ns: int
+    end_ns: int | None
+    last_received_ns: int
+    prompt_tokens: int | None
+    output_tokens: int | None
+    cached_tokens: int | None
+    temperature: float | None
+    max_tokens: int | None
+    finish_reason: str
+    queue_s: float | None
+    first_token_s: float | None
+    verify_steps: int
+    drafted_depth: int
+    drafted_nodes: int
+    accepted: int
+    bonus: int
+    committed: int
+    zero_accept_steps: int
+    overshoot_steps: int
+    prefill_passes: int
+    parent_span_id: str
+    response_id: str
+    engine_verify_steps: int | None
+    engine_accepted: int | None
+    detail: str | None
+    engine_name: str | None
 
 
-def state_at(now_ns: int) -> ColumnElement[str]:
-    """Return the state as of now: the stored one, or ``lost``."""
+def state_now() -> ColumnElement[str]:
+    """Return the state as of now: the stored one, or ``lost``. A parameter is :func:`silent_before`."""
     table, process = schema.request.c, schema.process.c
-    silent = process.last_received_ns < now_ns - LOST_AFTER_NS
+    silent = process.last_received_ns < bindparam("silent_before")
     return case((and_(table.state == convention.STATE_RUNNING, silent), LOST), else_=table.state).label(
         "state"
     )
 
 
-def selected(now_ns: int) -> Select[Any]:
-    """Return the query of request summaries, joined to the process that tells of each."""
+def silent_before(now_ns: int) -> int:
+    """Return when a process must have been heard last that is silent now."""
+    return now_ns - LOST_AFTER_NS
+
+
+def selected() -> Select[*tuple[Any, ...]]:
+    """Return the query of :class:`Summary` rows, joined to the process that tells of each."""
     table, process = schema.request, schema.process
     same = and_(table.c.engine_uid == process.c.engine_uid, table.c.process_uid == process.c.process_uid)
-    return select(*_SUMMARY, state_at(now_ns), process.c.detail).join_from(table, process, same, isouter=True)
+    other = {"state": state_now(), "detail": process.c.detail, "engine_name": process.c.engine_name}
+    columns = [other[name] if name in other else table.c[name] for name in Summary._fields]
+    return select(*columns).join_from(table, process, same, isouter=True)
 
 
 def is_running() -> ColumnElement[bool]:
@@ -41,7 +87,7 @@ def is_running() -> ColumnElement[bool]:
     return schema.request.c.state == literal(convention.STATE_RUNNING, literal_execute=True)
 
 
-def public(row: Row[Any], engine: str) -> RequestRow:
+def public(row: Summary, engine: str) -> RequestRow:
     """Return a request as the port shows it; ``engine`` is the name of its engine."""
     return RequestRow(
         uid=row.uid,
@@ -63,7 +109,17 @@ def public(row: Row[Any], engine: str) -> RequestRow:
         finish_reason=row.finish_reason or None,
         queue_s=row.queue_s,
         first_token_s=row.first_token_s,
-        totals=RequestTotals(**{name: getattr(row, name) for name in TOTALS}),
+        totals=RequestTotals(
+            row.verify_steps,
+            row.drafted_depth,
+            row.drafted_nodes,
+            row.accepted,
+            row.bonus,
+            row.committed,
+            row.zero_accept_steps,
+            row.overshoot_steps,
+            row.prefill_passes,
+        ),
         detail=row.detail or "",
         parent_span_id=row.parent_span_id,
         response_id=row.response_id,

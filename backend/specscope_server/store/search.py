@@ -20,12 +20,17 @@ _S = schema.span.c
 _MINE = select(_R.uid).where(_R.workspace == bindparam("in_workspace"))
 
 
-def parameters(where: RequestFilter) -> dict[str, str]:
+def wanted(text: str) -> str:
+    """Return what is searched for where somebody typed ``text``."""
+    return clean(text.strip())
+
+
+def parameters(where: RequestFilter) -> dict[str, Any]:
     """Return what the conditions below are asked with."""
-    text, response_id = clean((where.text or "").strip()), clean(where.response_id or "")
+    text, response_id = wanted(where.text or ""), clean(where.response_id or "")
     low = text.lower()  # ids are lower-case hex
     return {
-        "in_workspace": where.workspace,
+        "in_workspace": clean(where.workspace),
         "text": text,
         "text_end": text + _LAST_CHARACTER,
         "text_low": low,

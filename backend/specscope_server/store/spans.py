@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, bindparam, select
 
 from specscope_server.store import schema
 from specscope_server.store.bounded import Bounded
+from specscope_server.store.prepared import Prepared
 from specscope_server.store.told import ForeignSpan
+from specscope_server.store.values import unpacked_json
 
 OF_TRACE: Final = 500
 """Spans kept of one trace, those that start first. SGLang makes one a decode step at its finest level."""
@@ -19,6 +21,12 @@ Whose trace has no request here they go like the others; a tool that sends all i
 the time."""
 _T = schema.span.c
 _BOUNDED: Final = Bounded(schema.span, name="span_id", by="start_ns")
+_OF_TRACE: Final = Prepared(
+    select(schema.span)
+    .where(_T.workspace == bindparam("workspace"), _T.trace_id == bindparam("trace_id"))
+    .order_by(_T.start_ns, _T.span_id)
+    .limit(OF_TRACE)
+)
 
 
 def forget(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -30,17 +38,12 @@ def spans_of_trace(connection: Connection, workspace: str, trace_id: str) -> tup
     """Return the spans of a trace, by start."""
     if not trace_id:
         return ()
-    found = connection.execute(
-        select(schema.span)
-        .where(_T.workspace == workspace, _T.trace_id == trace_id)
-        .order_by(_T.start_ns, _T.span_id)
-        .limit(OF_TRACE)
-    )
+    found = _OF_TRACE.rows(connection, {"workspace": workspace, "trace_id": trace_id})
     return tuple(map(span_of, found))
 
 
 def span_of(row: Row[Any]) -> ForeignSpan:
-    """Return a row as the span it was made of."""
+    """Return a row, as :class:`Prepared` gives it, as the span it was made of."""
     return ForeignSpan(
         trace_id=row.trace_id,
         span_id=row.span_id,
@@ -51,7 +54,7 @@ def span_of(row: Row[Any]) -> ForeignSpan:
         start_ns=row.start_ns,
         end_ns=row.end_ns,
         failed=bool(row.failed),
-        attributes=row.attributes,
+        attributes=unpacked_json(row.attributes),
         request_id=row.request_id,
         response_id=row.response_id,
     )

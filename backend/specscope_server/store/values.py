@@ -110,6 +110,11 @@ def packed_json(value: Mapping[str, Any]) -> str:
     return json.dumps(_plain(value), sort_keys=True)
 
 
+def unpacked_json(value: str | None) -> Mapping[str, Any]:
+    """Return an object that :class:`JsonText` keeps."""
+    return cast("Mapping[str, Any]", json.loads(value)) if value else {}
+
+
 class JsonText(TypeDecorator[Mapping[str, Any]]):
     """A JSON object as text with sorted keys: the same bytes in every database, whatever is in it.
 
@@ -126,4 +131,4 @@ class JsonText(TypeDecorator[Mapping[str, Any]]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Mapping[str, Any]:
         """Unpack an object."""
-        return cast("Mapping[str, Any]", json.loads(value)) if value else {}
+        return unpacked_json(value)
