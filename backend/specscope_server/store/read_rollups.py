@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final
-from typing import cast as cast_to
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from specscope.rollup import ALL, BUCKET_S, COUNT_FIELDS, STEP, Counts
 from sqlalchemy import (
@@ -18,7 +19,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
-    Table,
+    bindparam,
     cast,
     func,
     select,
@@ -27,12 +28,15 @@ from sqlalchemy import (
 
 from specscope_server.store import schema
 from specscope_server.store.model import SeriesPoint
+from specscope_server.store.prepared import Prepared
 from specscope_server.store.sliced import MOST, Sliced, ordered
 from specscope_server.store.values import clean
 
 MINUTE_S: Final = 60
 _EVER: Final = 1 << 62
-_STEPS, _ACCEPTED = (COUNT_FIELDS.index(name) for name in ("steps", "accepted"))
+_AT_PLACE: Final = ("steps", "accepted")
+_STEPS, _ACCEPTED = (COUNT_FIELDS.index(name) for name in _AT_PLACE)
+_10S, _60S = schema.rollup_10s, schema.rollup_60s
 
 
 @dataclass(slots=True)
@@ -56,45 +60,131 @@ class Sums:
             self.by_position[position] = (numbers[_STEPS], numbers[_ACCEPTED])
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Which rows: of these engines (ids or a query of them) and dimension; of ``values`` slices if told."""
+class _Position(Enum):
+    """Which rows: by what they count."""
 
-    engines: Any
-    dimension: str = ALL
-    values: Sequence[str] | None = None
-    position: int | None = None
+    ANY = "any"
+    STEPS = "steps"
+    PLACES = "places"
+    """Drafts by position, all of them: of these only two numbers are counted."""
+    PLACE = "place"
+    """Those of one position."""
 
-    def of(self, table: Table, since: int, until: int) -> Any:
-        """Return the query of one table."""
-        t = table.c
-        wanted = [t.engine_uid.in_(self.engines), t.dimension == self.dimension, t.bucket >= since]
-        if until != _EVER:
-            wanted.append(t.bucket < until)
-        if self.values is not None:
-            wanted.append(t.slice.in_(self.values))
-        if self.position is not None:
-            wanted.append(t.position.in_({STEP, self.position}))
-        return select(t.engine_uid, t.bucket, t.slice, t.position, *(t[name] for name in COUNT_FIELDS)).where(
-            *wanted
-        )
+    @property
+    def counted(self) -> Sequence[str]:
+        """Return what they count."""
+        return _AT_PLACE if self in (_Position.PLACES, _Position.PLACE) else COUNT_FIELDS
 
-    def between(self, since: int, until: int, bucket_s: int = MINUTE_S) -> FromClause:
-        """Return them of a window, from the sums by the minute where ``bucket_s`` is whole minutes."""
-        first, last = -(-since // MINUTE_S) * MINUTE_S, until // MINUTE_S * MINUTE_S
-        if bucket_s % MINUTE_S or first >= last:
-            return self.of(schema.rollup_10s, since, until).subquery()
-        parts = [self.of(schema.rollup_60s, first, _EVER if until == _EVER else last)]
+
+class _Shape(NamedTuple):
+    """All of a question but its values."""
+
+    tables: tuple[str, ...]
+    """Of each part of the window."""
+    position: _Position
+    of_workspace: bool
+    """Only engines of one workspace."""
+    engines: int
+    """Only so many engines, by uid; 0: all."""
+    slices: int | None = None
+    """Only so many slices; ``None``: all."""
+
+
+class _Window(NamedTuple):
+    """What a window is read from: tables, and the values that tell from where to where of each."""
+
+    tables: tuple[str, ...]
+    values: Mapping[str, int]
+
+
+def _window(since: int, until: int, bucket_s: int = MINUTE_S) -> _Window:
+    """Return it, with the sums by the minute where ``bucket_s`` is whole minutes."""
+    first, last = -(-since // MINUTE_S) * MINUTE_S, until // MINUTE_S * MINUTE_S
+    if until == _EVER:
+        last = until
+    if bucket_s % MINUTE_S or first >= last:
+        parts = [(_10S, since, until)]
+    else:
+        parts = [(_60S, first, last)]
         if since < first:
-            parts.append(self.of(schema.rollup_10s, since, first))
-        if until not in (last, _EVER):
-            parts.append(self.of(schema.rollup_10s, last, until))
-        return union_all(*parts).subquery() if len(parts) > 1 else parts[0].subquery()
+            parts.append((_10S, since, first))
+        if last < until:
+            parts.append((_10S, last, until))
+    values = {f"since_{place}": start for place, (_, start, _) in enumerate(parts)}
+    values |= {f"until_{place}": end for place, (*_, end) in enumerate(parts)}
+    return _Window(tuple(table.name for table, *_ in parts), values)
 
 
-def _sums(rows: FromClause) -> list[ColumnElement[int]]:
+def _named(column: ColumnElement[str], name: str, count: int) -> ColumnElement[bool]:
+    return column.in_([bindparam(f"{name}_{place}", type_=column.type) for place in range(count)])
+
+
+def _values(name: str, values: Iterable[str]) -> dict[str, Any]:
+    """Return the values of :func:`_named`."""
+    return {f"{name}_{place}": value for place, value in enumerate(values)}
+
+
+def _rows(shape: _Shape) -> FromClause:
+    """Return the rows that a question is about."""
+    engine = schema.engine.c
+    mine = select(engine.engine_uid).where(engine.workspace == bindparam("workspace"))
+    if shape.engines:
+        mine = mine.where(_named(engine.engine_uid, "engine", shape.engines))
+    parts: list[Any] = []
+    for place, name in enumerate(shape.tables):
+        t = schema.metadata.tables[name].c
+        uid: ColumnElement[str] = t.engine_uid
+        wanted = [
+            uid.in_(mine) if shape.of_workspace else _named(uid, "engine", shape.engines),
+            t.dimension == bindparam("dimension"),
+            t.bucket >= bindparam(f"since_{place}"),
+            t.bucket < bindparam(f"until_{place}"),
+        ]
+        if shape.slices is not None:
+            wanted.append(_named(t.slice, "slice", shape.slices))
+        match shape.position:
+            case _Position.ANY:
+                pass
+            case _Position.STEPS:
+                wanted.append(t.position == STEP)
+            case _Position.PLACES:
+                wanted.append(t.position > STEP)
+            case _Position.PLACE:
+                wanted.append(t.position == bindparam("position"))
+        counted = (t[name] for name in shape.position.counted)
+        parts.append(select(t.engine_uid, t.bucket, t.slice, t.position, *counted).where(*wanted))
+    return union_all(*parts).subquery() if len(parts) > 1 else parts[0].subquery()
+
+
+def _sums(rows: FromClause, shape: _Shape) -> list[ColumnElement[int]]:
     # PostgreSQL sums bigint as numeric.
-    return [cast(func.sum(rows.c[name]), BigInteger).label(name) for name in COUNT_FIELDS]
+    return [cast(func.sum(rows.c[name]), BigInteger).label(name) for name in shape.position.counted]
+
+
+@lru_cache(64)
+def _by_engine(shape: _Shape) -> Prepared:
+    rows = _rows(shape)
+    key = rows.c.engine_uid, rows.c.position
+    return Prepared(select(*key, *_sums(rows, shape)).group_by(*key))
+
+
+@lru_cache(64)
+def _over_time(shape: _Shape) -> Prepared:
+    """Return the query of sums by slice, start and, if asked for, position; in this order."""
+    rows = _rows(shape)
+    start: ColumnElement[int] = rows.c.bucket - rows.c.bucket % bindparam("width", type_=BigInteger)
+    key: list[ColumnElement[Any]] = [rows.c.slice, start.label("start")]
+    if shape.position is not _Position.STEPS:
+        key.append(rows.c.position)
+    return Prepared(select(*key, *_sums(rows, shape)).group_by(*key).order_by(*key))
+
+
+@lru_cache(16)
+def _slices(shape: _Shape) -> Prepared:
+    """Return the query of the slices that there are, those with most steps first."""
+    rows = _rows(shape)
+    slices = select(rows.c.slice).group_by(rows.c.slice)
+    return Prepared(slices.order_by(func.sum(rows.c.steps).desc(), rows.c.slice))
 
 
 def window_sums(
@@ -104,11 +194,14 @@ def window_sums(
 
     No rollup, no entry.
     """
-    rows = _Rows(sorted(set(uids))).between(_floor(since_s, BUCKET_S), _EVER if until_s is None else until_s)
+    engines = sorted(set(uids))
     found: dict[str, Sums] = {}
-    for row in connection.execute(
-        select(rows.c.engine_uid, rows.c.position, *_sums(rows)).group_by(rows.c.engine_uid, rows.c.position)
-    ):
+    if not engines:
+        return found
+    window = _window(_floor(since_s, BUCKET_S), _EVER if until_s is None else until_s)
+    query = _by_engine(_Shape(window.tables, _Position.ANY, of_workspace=False, engines=len(engines)))
+    values = _values("engine", engines) | {"dimension": ALL, **window.values}
+    for row in query.rows(connection, values):
         found.setdefault(row.engine_uid, Sums()).take(row.position, row[2:])
     return found
 
@@ -150,35 +243,50 @@ def sliced(
     """
     if bucket_s <= 0 or bucket_s % BUCKET_S:
         raise ValueError(f"bucket width is {bucket_s} s; it must be a multiple of {BUCKET_S}")
-    mine = select(schema.engine.c.engine_uid).where(schema.engine.c.workspace == workspace)
-    if engine_uid is not None:
-        mine = mine.where(schema.engine.c.engine_uid == engine_uid)
     since, left_out = _floor(since_s, bucket_s), 0
-    values = None if value is None else [clean(value)]
-    if dimension != ALL and values is None:
-        steps = _Rows(mine, dimension, None, STEP).between(since, until_s)
-        found = connection.execute(
-            select(steps.c.slice)
-            .group_by(steps.c.slice)
-            .order_by(func.sum(steps.c.steps).desc(), steps.c.slice)
-        ).scalars().all()  # fmt: skip
-        values, left_out = list(found[:MOST]), len(found[MOST:])
-    rows = _Rows(mine, dimension, values, position).between(since, until_s, bucket_s)
-    start: ColumnElement[int] = (rows.c.bucket - rows.c.bucket % bucket_s).label("start")
-    points: dict[str, dict[int, Sums]] = {}
-    sums = select(start, rows.c.slice, rows.c.position, *_sums(rows))
-    # All at once and by place: an hour at 10 s has thousands of rows, and a row by name takes twice as long.
-    found = connection.execute(sums.group_by(start, rows.c.slice, rows.c.position)).all()
-    for row in cast_to("Sequence[tuple[Any, ...]]", found):
-        points.setdefault(row[1], {}).setdefault(row[0], Sums()).take(row[2], row[3:])
-    return Sliced({name: _points(points[name]) for name in ordered(dimension, list(points))}, left_out)
+    window = _window(since, until_s, bucket_s)
+    engines = [] if engine_uid is None else [engine_uid]
+    shape = _Shape(window.tables, _Position.STEPS, of_workspace=True, engines=len(engines))
+    values = _values("engine", engines)
+    values |= {"workspace": workspace, "dimension": dimension, "width": bucket_s, **window.values}
+    if dimension != ALL or value is not None:
+        slices = [clean(value)] if value is not None else []
+        if value is None:
+            # Whole minutes, if there are some: the steps of a slice are the same from wherever they are read.
+            whole = _window(since, until_s)
+            told = _slices(shape._replace(tables=whole.tables)).rows(connection, values | dict(whole.values))
+            slices = [row[0] for row in told]
+            slices, left_out = slices[:MOST], len(slices[MOST:])
+            if not slices:
+                return Sliced({})
+        shape = shape._replace(slices=len(slices))
+        values |= _values("slice", slices)
+    if position is not None:
+        values["position"] = position
+    steps = _over_time(shape).rows(connection, values)
+    at_place = shape._replace(position=_Position.PLACES if position is None else _Position.PLACE)
+    points = _points(steps, _over_time(at_place).rows(connection, values))
+    return Sliced({name: points[name] for name in ordered(dimension, list(points))}, left_out)
 
 
-def _points(sums: Mapping[int, Sums]) -> list[SeriesPoint]:
-    return [
-        SeriesPoint(datetime.fromtimestamp(at, UTC), sums[at].counts, sums[at].positions)
-        for at in sorted(sums)
-    ]
+def _points(steps: Iterable[Sequence[Any]], places: Iterable[Sequence[Any]]) -> dict[str, list[SeriesPoint]]:
+    """Return the points of each slice, oldest first, of rows of :func:`_over_time`."""
+    counts = {(name, start): Counts(*numbers) for name, start, *numbers in steps}
+    positions: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    last, found = ("", -1), list[tuple[int, int]]()
+    for name, start, position, drafted, accepted in places:
+        if start != last[1] or name != last[0]:  # sorted, so a row of the next point
+            last = name, start
+            found = positions[last] = []
+        if len(found) < position:  # none was drafted there
+            found += [(0, 0)] * (position - len(found))
+        found.append((drafted, accepted))
+    points: dict[str, list[SeriesPoint]] = {}
+    for key in sorted(counts.keys() | positions.keys()):
+        at = datetime.fromtimestamp(key[1], UTC)
+        point = SeriesPoint(at, counts.get(key) or Counts(), tuple(positions.get(key, ())))
+        points.setdefault(key[0], []).append(point)
+    return points
 
 
 def _floor(value: int, width: int) -> int:
