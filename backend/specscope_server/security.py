@@ -9,6 +9,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specscope_server.api.errors import error_response
+from specscope_server.ingest import content
+from specscope_server.ingest.refusal import Refusal
 
 # Pages bring the policy that their scripts and styles need; everything else needs nothing at all.
 HEADERS: Final = {
@@ -55,12 +57,12 @@ class KnownHosts:
         if scope["type"] == "http" and self.hosts:
             host = host_of(Headers(scope=scope).get("host", ""))
             if host not in self.hosts:
-                answer = error_response(
-                    400,
-                    "unknown_host",
-                    f"This server does not go by the name {host[:100]!r}.",
-                    "If it should, start it with --trusted-host NAME.",
-                )
+                told = f"This server does not go by the name {host[:100]!r}."
+                hint = "If it should, start it with --trusted-host NAME."
+                if scope["path"].startswith("/v1/"):  # OTLP has errors of its own shape
+                    answer = content.refuse(Refusal(400, f"{told} {hint}"), Headers(scope=scope))
+                else:
+                    answer = error_response(400, "unknown_host", told, hint)
                 await answer(scope, receive, send)
                 return
         await self.app(scope, receive, send)

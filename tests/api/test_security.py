@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from serverkit.live import Live, serving
+from serverkit.live import JSON, PROTOBUF, Live, serving, status_of
 
 EVERYWHERE = ["/", "/requests", "/nothing", "/api/v1/engines", "/api/v1/nothing", "/healthz", "/openapi.json"]
 
@@ -45,7 +45,7 @@ def test_names_of_this_machine_are_answered(told: Live, host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:4318", "", "[::1"]
 )
-@pytest.mark.parametrize("path", ["/", "/api/v1/engines", "/v1/traces"])
+@pytest.mark.parametrize("path", ["/", "/api/v1/engines"])
 def test_other_names_are_not(told: Live, host: str, path: str) -> None:
     answer = told.client.get(path, headers={"Host": host})
     if host == "[::1":
@@ -54,6 +54,14 @@ def test_other_names_are_not(told: Live, host: str, path: str) -> None:
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "unknown_host"
     assert "--trusted-host" in answer.json()["error"]["hint"]
+
+
+@pytest.mark.parametrize("kind", [JSON, PROTOBUF])
+def test_other_names_are_refused_to_exporters_in_their_own_type(told: Live, kind: str) -> None:
+    answer = told.client.post("/v1/traces", headers={"Host": "evil.example", "Content-Type": kind})
+    assert (answer.status_code, answer.headers["content-type"]) == (400, kind)
+    message = answer.json()["message"] if kind == JSON else status_of(answer).message
+    assert "--trusted-host" in message
 
 
 def test_configured_name_is_answered(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import sqlite3
@@ -11,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from google.protobuf import json_format
 from google.rpc import code_pb2  # pyright: ignore[reportMissingTypeStubs]
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
@@ -19,6 +21,10 @@ from serverkit import otlp
 from serverkit.live import JSON, PROTOBUF, Live, serving, status_of
 from serverkit.tables import contents
 from specscope import convention as c
+from specscope_server.ingest import otlp_http
+from specscope_server.ingest.body import Admission, Limits
+from specscope_server.ingest.receiver import Receiver
+from specscope_server.store import open_store
 
 MIB = 1 << 20
 
@@ -104,7 +110,7 @@ def test_unknown_content_type_is_told_in_json(live: Live, kind: str) -> None:
     assert answer.headers["accept"] == f"{PROTOBUF}, {JSON}"
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS", "TRACE"])
 def test_other_methods(live: Live, method: str) -> None:
     answer = live.client.request(method, "/v1/traces")
     assert answer.status_code == 405
@@ -148,6 +154,36 @@ def test_body_that_does_not_arrive(live: Live) -> None:
     told = json.loads(body)
     assert told["code"] == code_pb2.DEADLINE_EXCEEDED
     assert "10 bytes did" in told["message"]
+
+
+def test_what_came_too_late_is_not_waited_for_once_more(tmp_path: Path) -> None:
+    """Refused as it did not come in time, its end is not read: the answer would come as late again."""
+    asked = 0
+
+    async def receive() -> Any:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            await asyncio.sleep(60)
+        return {"type": "http.request", "body": b"{", "more_body": True}
+
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    limits = Limits(wire_bytes=1000, raw_bytes=1000, seconds=0.05)
+    application = FastAPI()
+    store = open_store(f"sqlite:///{tmp_path / 'store.db'}")
+    try:
+        otlp_http.install(application, Receiver(store, limits, Admission(1, 1000)))
+        scope = {"type": "http", "method": "POST", "path": "/v1/traces", "query_string": b"",
+                 "headers": [(b"content-type", JSON.encode())]}  # fmt: skip
+        asyncio.run(application(scope, receive, send))
+    finally:
+        store.close()
+    assert sent[0]["status"] == 408
+    assert asked == 2
 
 
 def test_too_many_waiting_are_asked_to_come_again(tmp_path: Path) -> None:

@@ -212,3 +212,29 @@ def test_numbers_of_several_workers_add_up_and_the_dead_wait_for_nothing() -> No
     assert noted["refused with 503: no disk"] == 2
     assert not directory.exists()
     assert workers.DIRECTORY not in os.environ
+
+
+def test_a_directory_that_others_count_in_is_left_alone(tmp_path: Path) -> None:
+    """Engines are started with the variable set: their numbers are not ours, nor ours theirs."""
+    for number, directory in enumerate((tmp_path, tmp_path / "missing")):
+        environment = {**os.environ, workers.DIRECTORY: str(directory)}
+        others = "from prometheus_client import Counter; Counter('sglang_steps', 'x').inc(5)"
+        if number == 0:
+            subprocess.run([sys.executable, "-c", others], env=environment, check=True, timeout=60)
+            before = sorted(tmp_path.iterdir())
+            assert before
+        code = (
+            "from specscope_server.ingest import scrape, stats; "
+            "print(scrape.exposition(stats.IngestStats(), '')[0].decode())"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert "specscope_server_info" in done.stdout
+        assert "sglang_steps" not in done.stdout
+        assert sorted(tmp_path.iterdir()) == before

@@ -26,7 +26,8 @@ async def _export(receiver: Receiver, request: Request, signal: Signal) -> Respo
     except ClientDisconnect:
         return Response(status_code=400)  # nobody is left to read it
     try:
-        whole = await body.drain(stream, receiver.limits.seconds)
+        # One that did not come in its time is not waited for once more.
+        whole = answer.status_code != 408 and await body.drain(stream, receiver.limits.seconds)
     except ClientDisconnect:
         whole = False
     if not whole:
@@ -62,5 +63,5 @@ def install(app: FastAPI, receiver: Receiver) -> None:
             refusal = Refusal(404, f"this server takes {', '.join(SIGNALS)} alone")
         return content.refuse(refusal, request.headers)
 
-    every = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+    every = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]
     app.add_route("/v1/{path:path}", endpoint, methods=every, include_in_schema=False)

@@ -28,9 +28,9 @@ WRITERS: Final = 8
 """Exports written at once. The store groups their commits, so more than one shares a disk sync; each may
 hold a database connection."""
 MAX_ITEMS: Final = 100_000
-"""Resources, scopes and spans (metrics and their points, log records) of one export; tracers send 512 at most,
-collectors some thousands. A body may hold eight million empty ones, and reading those would stop all others for
-minutes."""
+"""Resources, scopes and spans (metrics and their points, log records) of one export; tracers send 512 at
+most, collectors some thousands. A body may hold eight million empty ones, and reading those would stop all
+others for minutes."""
 MAX_ATTRIBUTES: Final = 1_000_000
 """Attributes of one export, each 33 bytes where an export is as large as may be; told ones have more. Reading
 one takes 2 µs, and 2 KB of compressed body may hold sixteen million empty ones."""
