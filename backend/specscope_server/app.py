@@ -50,7 +50,7 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     receiver = Receiver(store, limits, admission, token=settings.ingest_token)
 
     evaluator = Evaluator(store, settings.notify, window_s=settings.judge_s, base_url=settings.public_url)
-    housekeeper = Housekeeper(store)
+    housekeeper = Housekeeper(store, registry=receiver.stats.registry)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:

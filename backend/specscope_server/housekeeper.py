@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
+from prometheus_client import CollectorRegistry, Counter
+
+from specscope_server.store import schema
 from specscope_server.store.port import Pruned, Store, StoreError
 
 LEASE: Final = "housekeeping"
@@ -17,6 +19,7 @@ SIZE_EVERY_S: Final = 60.0
 """Between looks at the size of the database; at 4 MB/s it grows by a quarter of a GiB meanwhile."""
 AGES_EVERY_S: Final = 600.0
 """Between rounds over all ages; partitions are made days ahead, so that one missed is none."""
+_CHUNKS: Final = schema.step_chunk.name
 _SHARE: Final = 4
 """Of the time, at most one part in so many is spent deleting."""
 
@@ -33,16 +36,21 @@ class Housekeeper:
         size_every_s: float = SIZE_EVERY_S,
         ages_every_s: float = AGES_EVERY_S,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        registry: CollectorRegistry | None = None,
     ) -> None:
-        """Keep house in ``store``."""
+        """Keep house in ``store``; ``registry`` tells how many rows that deleted."""
         self._store = store
         self._lease = store.lease(LEASE)
         self._size_every_s, self._ages_every_s = size_every_s, ages_every_s
         self._clock = clock
         self._stopping = asyncio.Event()
         self._trouble = ""
-        self.pruned: Counter[str] = Counter()
-        """Rows that this server deleted since it started, by table or partition."""
+        self._deleted = Counter(
+            "specscope_housekeeping_deleted_rows",
+            "Rows deleted as too old or beyond the size of the database.",
+            ("table",),
+            registry=registry or CollectorRegistry(),
+        )
 
     async def run(self) -> None:
         """Keep house until :meth:`stop`; no error of the store ends it."""
@@ -82,7 +90,9 @@ class Housekeeper:
             done = await asyncio.to_thread(next, steps, None)
             if done is None:
                 return
-            self.pruned[done.table] += done.rows
+            # A partition for each day would make a series for each day.
+            table = _CHUNKS if done.table.startswith(_CHUNKS) else done.table
+            self._deleted.labels(table).inc(done.rows)
             await self._wait(_SHARE * (time.monotonic() - began))
 
     async def _wait(self, seconds: float) -> None:

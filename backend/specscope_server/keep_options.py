@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Annotated, Any, Final
 
 import typer
@@ -26,6 +27,7 @@ MAX_DB_GB: Final = "SPECSCOPE_MAX_DB_GB"
 VARIABLES: Final = (STEPS, REQUESTS, ROLLUPS, MINUTES, ALERTS, ENGINES, MAX_DB_GB)
 
 _YEARS: Final = 36_500
+_LARGEST_GB: Final = 1 << 32
 
 
 def _days(name: str, variable: str, what: str) -> Any:
@@ -46,6 +48,7 @@ MaxDbGb = Annotated[
         "--max-db-gb",
         envvar=MAX_DB_GB,
         min=0,
+        max=_LARGEST_GB,
         help="GiB the database may have, else the oldest steps go; 0: any.",
     ),
 ]
@@ -56,4 +59,4 @@ def keep_of(
     steps: int, requests: int, rollups: int, minutes: int, alerts: int, engines: int, max_db_gb: float
 ) -> Keep:
     """Return the options as the store takes them."""
-    return Keep(steps, requests, rollups, minutes, alerts, engines, round(max_db_gb * GIB))
+    return Keep(steps, requests, rollups, minutes, alerts, engines, ceil(max_db_gb * GIB))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
-from specscope_server.store import partitions
+from specscope_server.store import partitions, schema
 from specscope_server.store.databases import database
 from specscope_server.store.keep import DAY_NS, Keep
 from specscope_server.store.migrate import check
 from specscope_server.store.opening import open_store
 from specscope_server.store.port import Store
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text, update
 from storekit import facts
 from storekit.kinds import need
 
@@ -121,6 +123,53 @@ def test_two_servers_may_keep_house_at_once(kept: Store, store_url: str) -> None
         assert list(each) == []
     other.close()
     assert days(store_url) == [0, 1, 2, 3]
+
+
+def _wait_for_lock(url: str) -> None:
+    """Return once somebody waits for a lock."""
+    opened = database(url)
+    try:
+        for _ in range(600):
+            with opened.read() as connection:
+                waits = select(func.count()).select_from(text("pg_locks")).where(text("NOT granted"))
+                if connection.execute(waits).scalar_one():
+                    return
+            time.sleep(0.01)
+    finally:
+        opened.close()
+    raise AssertionError("nobody waits for a lock")
+
+
+def test_a_chunk_that_comes_while_its_day_is_made_moves_there(kept: Store, store_url: str) -> None:
+    """As when a server starts for the first time, under load."""
+    write(kept, "first", facts.NOW_NS + 9 * DAY_NS)
+    writer, moved = database(store_url), schema.step_chunk.c.uid == "first"
+    with ThreadPoolExecutor() as pool:
+        with writer.migrating() as connection:
+            # Told, but not committed: whoever makes the partition cannot see it yet.
+            connection.execute(update(schema.step_chunk).where(moved).values(start_ns=facts.NOW_NS))
+            making = pool.submit(keep_house, kept)
+            _wait_for_lock(store_url)
+        making.result()
+    writer.close()
+    assert days(store_url) == [0, 1, 2, 3]
+    assert in_default(store_url) == 0
+
+
+def test_a_partition_in_use_holds_up_nothing_else(
+    kept: Store, store_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep_house(kept)
+    write(kept, "today", facts.NOW_NS)
+    write(kept, "old", (TODAY - 100) * DAY_NS, received_days_ago=99)
+    reader = database(store_url)
+    with reader.read() as connection:  # a backup, say, for hours
+        connection.execute(select(func.count()).select_from(schema.step_chunk))
+        gone = keep_house(kept, days_later=8)
+    reader.close()
+    assert gone == {"step_chunk_default": 1}
+    assert "step_chunk_20260301 is not dropped yet" in caplog.text
+    assert "step_chunk_20260301" in keep_house(kept, days_later=8)
 
 
 def test_a_size_cap_drops_the_oldest_days(store_url: str) -> None:

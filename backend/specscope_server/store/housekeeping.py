@@ -127,7 +127,10 @@ class Housekeeping:
             except Unavailable as error:  # somebody reads there for long; its chunks go to the default one
                 log.warning("partition %s is not made yet: %s", partitions.name_of(day), error)
         for day in old:
-            yield self._dropped(day)
+            try:
+                yield self._dropped(day)
+            except Unavailable as error:  # likewise; what is too old elsewhere must not wait for that
+                log.warning("partition %s is not dropped yet: %s", partitions.name_of(day), error)
 
     def _dropped(self, day: int) -> Pruned:
         with self.database.read() as connection:

@@ -86,6 +86,8 @@ def make(connection: Connection, day: int) -> bool:
         return True
     low, high = day * DAY_NS, (day + 1) * DAY_NS
     of_day = f"start_ns >= {low} AND start_ns < {high}"
+    # Before counting: a chunk that comes between would be one that the partition does not take.
+    connection.execute(text(f"LOCK TABLE {DEFAULT.name} IN ACCESS EXCLUSIVE MODE"))
     waiting = connection.execute(
         text(
             f"SELECT COUNT(*) FROM (SELECT 1 FROM {DEFAULT.name} WHERE {of_day} LIMIT {MAX_MOVED + 1}) AS few"
@@ -97,7 +99,6 @@ def make(connection: Connection, day: int) -> bool:
         return False
     connection.execute(text(f"CREATE TABLE {name} (LIKE {_PARENT} INCLUDING ALL)"))
     if waiting:
-        connection.execute(text(f"LOCK TABLE {DEFAULT.name} IN ACCESS EXCLUSIVE MODE"))
         connection.execute(
             text(
                 f"WITH moved AS (DELETE FROM {DEFAULT.name} WHERE {of_day} RETURNING *) "
