@@ -26,6 +26,16 @@ _SHARE: Final = 4
 log = logging.getLogger(__name__)
 
 
+def deleted_rows(registry: CollectorRegistry) -> Counter:
+    """Return the counter of what housekeeping deleted, by table."""
+    return Counter(
+        "specscope_housekeeping_deleted_rows",
+        "Rows deleted as too old or beyond the size of the database.",
+        ("table",),
+        registry=registry,
+    )
+
+
 class Housekeeper:
     """Keeps house while it holds the lease. One task drives it."""
 
@@ -45,12 +55,7 @@ class Housekeeper:
         self._clock = clock
         self._stopping = asyncio.Event()
         self._trouble = ""
-        self._deleted = Counter(
-            "specscope_housekeeping_deleted_rows",
-            "Rows deleted as too old or beyond the size of the database.",
-            ("table",),
-            registry=registry or CollectorRegistry(),
-        )
+        self._deleted = deleted_rows(registry or CollectorRegistry())
 
     async def run(self) -> None:
         """Keep house until :meth:`stop`; no error of the store ends it."""

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from serverkit import otlp
 from serverkit.live import Live, serving
 from specscope import convention as c
+from specscope_server.housekeeper import deleted_rows
 from specscope_server.ingest import reasons, scrape, workers
 from specscope_server.ingest.notes import MOST, Notes
 from specscope_server.ingest.refusal import RPC_CODES
@@ -92,6 +93,7 @@ def test_a_scraper_gets_the_format_that_it_asks_for(live: Live) -> None:
 
 def test_every_metric_label_and_reason_is_documented() -> None:
     stats = IngestStats()
+    deleted_rows(stats.registry)
     documented = dict(re.findall(r"^\| `(specscope_\w+)` \| \w+ \| (.*?) \|", REFERENCE, re.MULTILINE))
     named: dict[str, set[str]] = {}
     for metric in stats.registry.collect():
@@ -216,13 +218,13 @@ def test_numbers_of_several_workers_add_up_and_the_dead_wait_for_nothing() -> No
 
 def test_a_directory_that_others_count_in_is_left_alone(tmp_path: Path) -> None:
     """Engines are started with the variable set: their numbers are not ours, nor ours theirs."""
-    for number, directory in enumerate((tmp_path, tmp_path / "missing")):
+    others = "from prometheus_client import Counter; Counter('sglang_steps', 'x').inc(5)"
+    named = {**os.environ, workers.DIRECTORY: str(tmp_path)}
+    subprocess.run([sys.executable, "-c", others], env=named, check=True, timeout=60)
+    before = sorted(tmp_path.iterdir())
+    assert before
+    for directory in (tmp_path, tmp_path / "missing"):
         environment = {**os.environ, workers.DIRECTORY: str(directory)}
-        others = "from prometheus_client import Counter; Counter('sglang_steps', 'x').inc(5)"
-        if number == 0:
-            subprocess.run([sys.executable, "-c", others], env=environment, check=True, timeout=60)
-            before = sorted(tmp_path.iterdir())
-            assert before
         code = (
             "from specscope_server.ingest import scrape, stats; "
             "print(scrape.exposition(stats.IngestStats(), '')[0].decode())"
