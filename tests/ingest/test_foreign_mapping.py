@@ -73,6 +73,7 @@ def test_ids_are_found_wherever_they_stand() -> None:
         ({"llm.response.id": "older"}, ("", "older")),
         ({"llm.response.id": "older", c.GEN_AI_RESPONSE_ID: "today"}, ("", "today")),
         ({c.GEN_AI_REQUEST_ID: 17}, ("17", "")),
+        ({c.GEN_AI_REQUEST_ID: f"{ENDS_SO}7"}, ("", "")),
         ({c.GEN_AI_REQUEST_ID: ["a"], c.GEN_AI_RESPONSE_ID: b"a"}, ("", "")),
         ({c.GEN_AI_REQUEST_ID: "a\0b"}, ("a\ufffdb", "")),
         ({c.GEN_AI_REQUEST_ID: "x" * 600}, ("x" * 512, "")),

@@ -24,6 +24,7 @@ from serverkit.command import started
 from serverkit.live import PROTOBUF, Live, serving, status_of
 from serverkit.tables import contents
 from specscope import convention as c
+from specscope_server.ingest import otlp_grpc
 from specscope_server.ingest.signals import SIGNALS
 
 MIB = 1 << 20
@@ -192,6 +193,25 @@ def test_a_message_that_does_not_arrive_is_deadline_exceeded(to: grpc.Channel, l
     assert code is grpc.StatusCode.DEADLINE_EXCEEDED
     assert "0.5 s" in error.details()
     wait_for(0, live)
+
+
+def test_clients_that_send_nothing_do_not_keep_others_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as are read at once stall, with all the time that a body has; a sound export passes by them."""
+    monkeypatch.setattr(otlp_grpc, "PATIENCE_S", 0.5)
+    with (
+        serving(f"sqlite:///{tmp_path / 'store.db'}", grpc=True, body_seconds=600) as live,
+        exports.channel(live.settings.grpc_address) as to,
+    ):
+        stalled = [Stalled(to) for _ in range(otlp_grpc.READERS)]
+        while live.get("/api/v1/status")["ingest"]["waiting"] < len(stalled):
+            pass
+        exports.send(to, "traces", exports.good("traces"))
+        refusals = live.get("/api/v1/status")["ingest"]["refused"]
+        assert 1 <= refusals["UNAVAILABLE"] <= len(stalled)
+        for one in stalled:
+            one.end()
 
 
 def test_both_protocols_share_what_may_wait_and_say_when_to_come_again(tmp_path: Path) -> None:

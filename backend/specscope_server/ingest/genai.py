@@ -70,6 +70,8 @@ def ids(pairs: Iterable[KeyValue]) -> tuple[str, str]:
         if pair.key in _LOOKED_AT:
             told[pair.key] = _id(pair)
     request = told.get(c.GEN_AI_REQUEST_ID, "")
+    if request.startswith(ENDS_SO):  # would be taken for the end of one, and joined to all that end so
+        request = ""
     if not request and told.get(_SGLANG_RID) and told.get(_SGLANG_MODULE, "").startswith("sglang::"):
         request = ENDS_SO + told[_SGLANG_RID]
     return request, next((told[name] for name in _IDS[1:] if told.get(name)), "")

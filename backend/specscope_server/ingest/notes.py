@@ -61,7 +61,7 @@ class Notes:
     def recent(self) -> list[Note]:
         """Return them, the last one given first; of all workers."""
         with self._lock:
-            found = {reason: list(entry) for reason, entry in self._found.items()}
+            found: dict[str, list[Any]] = {reason: list(entry) for reason, entry in self._found.items()}
         if self._shared is not None:
             for path in self._shared.glob(f"{_PREFIX}*.json"):
                 if path.stem != f"{_PREFIX}{os.getpid()}":

@@ -30,6 +30,9 @@ DRAIN_S: Final = 5
 READERS: Final = 8
 """Messages read at once: gRPC holds all of one before it hands it over, so that up to so many of the largest
 are in memory beside those that the admission counts."""
+PATIENCE_S: Final = 4.0
+"""Seconds that a message may take to arrive while others wait to be read; below the 10 s after which the
+OpenTelemetry SDKs give up. Alone it has the time of all bodies."""
 GZIP_MAGIC: Final = b"\x1f\x8b"
 """Begins every gzip message and no protobuf one: it would be field 3 of wire type 7, which does not exist."""
 IDENTITY_AND_GZIP: Final = 0b101
@@ -50,6 +53,8 @@ class GrpcServer:
         """Make a server that listens nowhere yet."""
         self._receiver = receiver
         self._readers = asyncio.Semaphore(READERS)
+        self._queued = 0
+        """Exports that wait for a reader."""
         self._server = grpc.aio.server(
             options=(
                 ("grpc.max_receive_message_length", receiver.limits.wire_bytes),
@@ -116,10 +121,11 @@ class GrpcServer:
         """Return the message as sent, held by ``ticket``.
 
         Raises:
-            Refusal: 429, too much is being read or waiting; 408, it did not arrive in time; 413, it is too
-                large.
+            Refusal: 429, too much is being read or waiting, or it came slowly while others waited; 408, it
+                did not arrive in time; 413, it is too large.
         """
         seconds = self._receiver.limits.seconds
+        self._queued += 1
         try:
             async with asyncio.timeout(seconds):
                 await self._readers.acquire()
@@ -127,12 +133,22 @@ class GrpcServer:
             raise Refusal(
                 429, f"{READERS} exports have been arriving for {seconds:g} s; try again"
             ) from error
+        finally:
+            self._queued -= 1
+        reading = asyncio.ensure_future(context.read())
         try:
             async with asyncio.timeout(seconds):
-                message = cast("bytes | object", await context.read())
+                while not (await asyncio.wait((reading,), timeout=PATIENCE_S))[0]:
+                    if self._queued:  # else a few clients that send nothing would keep all others out
+                        raise Refusal(
+                            429,
+                            f"the message did not arrive within {PATIENCE_S:g} s, and others wait; try again",
+                        )
+            message = cast("bytes | object", reading.result())
         except TimeoutError as error:
             raise Refusal(408, f"the message did not arrive within {seconds:g} s") from error
         finally:
+            reading.cancel()
             self._readers.release()
         if not isinstance(message, bytes):
             # gRPC has told the client by itself of a message that is too large.
