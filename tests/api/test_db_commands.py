@@ -74,6 +74,9 @@ def test_a_mistyped_name_makes_no_database(command: str, tmp_path: Path) -> None
     assert not (tmp_path / "none.db").exists()
 
 
-def test_a_negative_age_is_refused(tmp_path: Path) -> None:
-    said = run("db", "prune", "--db", "run.db", "--keep-steps-days", "-1", cwd=tmp_path)
+@pytest.mark.parametrize(
+    "given", [("--keep-steps-days", "-1"), ("--keep-steps-days", "36501"), ("--max-db-gb", "inf")]
+)
+def test_an_age_or_size_that_makes_no_sense_is_refused(given: tuple[str, str], tmp_path: Path) -> None:
+    said = run("db", "prune", "--db", "run.db", *given, cwd=tmp_path)
     assert said.exit_code == 2
