@@ -23,13 +23,12 @@ from serverkit import otlp
 from specscope import columns
 from specscope import convention as c
 
+from fuzz.blobs import sealed
 from fuzz.case import JSON, Case
-from fuzz.mutate import sealed
 from fuzz.world import World
 
 LIMIT: Final = 16 << 20
 """Bytes of a body as sent, the receiver's default."""
-INFLATED_LIMIT: Final = 32 << 20
 ENOUGH_S: Final = 0.5
 FOLLOWED_S: Final = 10.0
 STEEP: Final = 1.5

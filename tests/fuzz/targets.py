@@ -14,7 +14,7 @@ from specscope_server.ingest.content import Format
 from specscope_server.ingest.decode import decode
 from specscope_server.ingest.refusal import Refusal
 
-from fuzz import mutate, seeds
+from fuzz import blobs, mutate, seeds
 from fuzz.case import JSON, parse
 from fuzz.world import World
 
@@ -89,11 +89,11 @@ class Packed(_Seeded):
         return seeds.blobs()
 
     def change(self, data: bytes, dice: random.Random, other: Callable[[bytes], bytes] | None) -> bytes:
-        return other(data) if other is not None and dice.random() < 0.05 else mutate.packed(data, dice)
+        return other(data) if other is not None and dice.random() < 0.05 else blobs.packed(data, dice)
 
     def run(self, data: bytes) -> None:
         try:
-            found = columns.decode(data, max_raw=mutate.INFLATED, max_rows=4096)
+            found = columns.decode(data, max_raw=blobs.INFLATED, max_rows=4096)
         except columns.CodecError:
             self.outcomes["damaged"] += 1
             return
