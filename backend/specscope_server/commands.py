@@ -127,6 +127,7 @@ def serve(
             max_body_mb=max_body_mb,
             max_inflated_mb=max_inflated_mb,
         )
+        grpc_number = parse_grpc_port(grpc_port)
         settings.check()
         for target in settings.notify:
             parse_target(target)
@@ -136,7 +137,7 @@ def serve(
     except ListenError as error:
         fail(str(error), 1)
     with listener, ExitStack() as held:
-        grpc_address, about_grpc = _grpc(settings.host, grpc_port, held)
+        grpc_address, about_grpc = _grpc(settings.host, grpc_number, held, asked=grpc_port.isdigit())
         try:
             store, place = _opened(settings), where(parse(settings.db))
         except StoreError as error:
@@ -161,21 +162,18 @@ def _opened(settings: ServerSettings) -> Store:
     return open_store(settings.db, keep=settings.keep, durable=settings.durable)
 
 
-def _grpc(host: str, port: str, held: ExitStack) -> tuple[str, str]:
+def _grpc(host: str, port: int | None, held: ExitStack, *, asked: bool) -> tuple[str, str]:
     """Take the port for OTLP/gRPC: its address and a line about it, both of which say so when there is none.
 
-    The default port is used if it is free. One that was asked for must be, or nothing starts.
+    The default port is used if it is free. One that was ``asked`` for must be, or nothing starts.
     """
+    if port is None:
+        return "", "OTLP/gRPC is off"
     try:
-        number = parse_grpc_port(port)
-        if number is None:
-            return "", "OTLP/gRPC is off"
-        socket = held.enter_context(reserve(host, number))
+        socket = held.enter_context(reserve(host, port))
     except ListenError as error:
-        if port.isdigit():
+        if asked:
             fail(str(error), 1)
-        if port:
-            fail(str(error), 2)
         return "", f"OTLP/gRPC is off: {error}; OTLP/HTTP is not concerned"
     address = address_of(socket)
     return address, f"OTLP/gRPC listens on {address}"

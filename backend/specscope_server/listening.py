@@ -6,7 +6,7 @@ import errno
 import socket
 from typing import Any, Final
 
-from specscope_server.settings import DEFAULT_GRPC_PORT, DEFAULT_PORT, GRPC_PORT, HOST, PORT
+from specscope_server.settings import DEFAULT_GRPC_PORT, DEFAULT_PORT, GRPC_PORT, HOST, PORT, SettingsError
 
 BACKLOG: Final = 512
 """Connections the system holds while the server is busy; one for each tracer process that starts at once."""
@@ -23,29 +23,30 @@ def parse_port(text: str) -> int:
     ``specscope``; nobody asked for that, so the default holds.
 
     Raises:
-        ListenError: it is not a port.
+        SettingsError: it is not a port.
     """
     if text.startswith("tcp://"):
         return DEFAULT_PORT
-    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
-        raise ListenError(f"{text!r} is not a port: give --port ({PORT}) a number from 0 to 65535")
-    return int(text)
+    return _port(text, f"give --port ({PORT}) a number from 0 to 65535")
 
 
 def parse_grpc_port(text: str) -> int | None:
     """Return a port number, ``None`` for ``off``; empty, or set by Kubernetes, is the default.
 
     Raises:
-        ListenError: it is neither.
+        SettingsError: it is neither.
     """
     if text == "off":
         return None
     if not text or text.startswith("tcp://"):
         return DEFAULT_GRPC_PORT
-    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
-        raise ListenError(
-            f"{text!r} is not a port: give --grpc-port ({GRPC_PORT}) a number from 0 to 65535, or off"
-        )
+    return _port(text, f"give --grpc-port ({GRPC_PORT}) a number from 0 to 65535, or off")
+
+
+def _port(text: str, advice: str) -> int:
+    # Its length first: Python makes no number of thousands of digits, and nobody wants to read them again.
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535):
+        raise SettingsError(f"{text[:40]!r} is not a port: {advice}")
     return int(text)
 
 

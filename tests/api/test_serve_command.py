@@ -348,10 +348,14 @@ def test_grpc_port(text: str, port: int | None) -> None:
     assert parse_grpc_port(text) == port
 
 
-@pytest.mark.parametrize("text", ["", "-1", "65536", "4318 ", "٣", "1e3"])
+@pytest.mark.parametrize("text", ["", "-1", "65536", "4318 ", "٣", "1e3", "9" * 5000])
 def test_not_a_port(text: str) -> None:
-    with pytest.raises(ListenError, match="--port"):
+    with pytest.raises(SettingsError, match="--port") as found:
         parse_port(text)
+    assert len(str(found.value)) < 200
+    if text:  # which is gRPC's default
+        with pytest.raises(SettingsError, match="--grpc-port"):
+            parse_grpc_port(text)
 
 
 def test_default_database_is_private_and_ignores_relative_directories(tmp_path: Path) -> None:
