@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -128,11 +127,6 @@ class Engine:
     def stop_speculating(self) -> None:
         """Tell that the engine is no longer set to draft."""
         self._send(heartbeats=(Heartbeat(self._ns(), speculation=False),))
-
-    def heard_last(self, ago: timedelta) -> None:
-        """Make this process one that was heard last ``ago`` before now."""
-        process = replace(self._process, process_uid=f"{self._process.process_uid}-old")
-        self._store.write([Batch(process)], self._clock.now - ago)
 
 
 def make_store(tmp_path: Path) -> Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta, tzinfo
 
 import pytest
@@ -194,6 +195,7 @@ def test_status_counts_what_was_taken(told: Live) -> None:
     assert status["ingest"]["commit"]["count"] == status["ingest"]["lag"]["count"] == 2
     assert status["ingest"]["metrics"]["accepted"] == 11
     assert (status["ingest"]["waiting"], status["ingest"]["waiting_bytes"]) == (0, 0)
+    assert status["capabilities"] == asdict(told.store.capabilities)
     assert status["capabilities"]["durable_commit"] is True
 
 

@@ -118,8 +118,11 @@ class IngestModel(Model):
 class CapabilitiesModel(Model):
     """What the database can do."""
 
-    several_servers: bool
-    durable_commit: bool
+    several_servers: bool = Field(description="Servers on several machines may share it.")
+    durable_commit: bool = Field(description="What was acknowledged survives a loss of power.")
+    bulk_copy: bool = Field(description="Rows come in by bulk copy.")
+    partitions: bool = Field(description="Old chunks go a day at a time.")
+    size_known: bool = Field(description="It can tell its size, so a size cap holds.")
 
 
 class LimitsModel(Model):

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from google.rpc.code_pb2 import Code  # pyright: ignore[reportMissingTypeStubs] - it ships them beside itself
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from specscope.version import __version__
 
 from specscope_server.ingest import reasons
 from specscope_server.ingest.notes import Notes
-from specscope_server.ingest.refusal import RPC_CODES
+from specscope_server.ingest.refusal import GRPC_CODES, RPC_CODES
 from specscope_server.ingest.values import Tally
 from specscope_server.store.port import Store
 from specscope_server.store.told import Batch, Told
@@ -35,12 +36,7 @@ COMMIT_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2
 LAG_S: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 3600, 86_400)
 """Buckets of the lag: a tracer sends twice a second, and keeps minutes while it cannot."""
 
-_STATUSES: Final = frozenset(
-    (
-        *map(str, RPC_CODES),
-        *("CANCELLED", "INVALID_ARGUMENT", "NOT_FOUND", "UNIMPLEMENTED", "UNAUTHENTICATED"),
-    )
-) | {"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "INTERNAL", "UNAVAILABLE", "PERMISSION_DENIED", "UNKNOWN"}
+_STATUSES: Final = frozenset((*map(str, RPC_CODES), *map(Code.Name, GRPC_CODES.values())))
 
 _log = logging.getLogger(__name__)
 

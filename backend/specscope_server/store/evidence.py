@@ -31,7 +31,7 @@ _R = schema.request.c
 def evidence(
     connection: Connection, workspace: str, engine_uid: str, now_ns: int, window_ns: int
 ) -> Evidence | None:
-    """Return the evidence of the window that ends at ``now_ns``; ``None`` when the workspace has none of that id.
+    """Return the evidence of the window that ends at ``now_ns``; ``None``: the workspace has none of that id.
 
     Event times are the engine's; where its clock is known to be far off, the window moves with it.
     """

@@ -104,17 +104,21 @@ class Housekeeping:
             if connection.execute(select(key).where(target.where).limit(1)).first() is None:
                 return
         while True:
-            gone = 0
-
-            def job(connection: Connection) -> None:
-                nonlocal gone
-                gone = target.delete_some(connection)
-
-            self.database.write(job)
-            if gone:
+            if gone := self._some_deleted(target):
                 yield Pruned(target.table.name, gone)
             if gone < target.rows:
                 return
+
+    def _some_deleted(self, target: Target) -> int:
+        """Delete some of a target's rows in one transaction and return how many."""
+        gone = 0
+
+        def job(connection: Connection) -> None:
+            nonlocal gone
+            gone = target.delete_some(connection)
+
+        self.database.write(job)
+        return gone
 
     def _partitions(self, now: datetime, limits: Limits) -> Iterator[Pruned]:
         """Make the partitions of the days to come, and drop those that are wholly too old."""
@@ -197,13 +201,7 @@ class Housekeeping:
             return None
         within = table.end_ns <= min(oldest.end_ns + _HOUR_NS, to_ns(now) - _HOUR_NS)
         target = Target(schema.step_chunk, and_(table.engine_uid == oldest.engine_uid, within), STEP_CHUNKS)
-        gone = 0
-
-        def job(connection: Connection) -> None:
-            nonlocal gone
-            gone = target.delete_some(connection)
-
-        self.database.write(job)
+        gone = self._some_deleted(target)
         return Pruned(schema.step_chunk.name, gone) if gone else None
 
 

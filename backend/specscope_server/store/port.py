@@ -44,7 +44,7 @@ class Capabilities:
     """Servers on several machines may share the database."""
     durable_commit: bool = False
     """What was acknowledged survives a loss of power."""
-    copy: bool = False
+    bulk_copy: bool = False
     """Rows come in by bulk copy."""
     partitions: bool = False
     """Old chunks go a day at a time, at no cost by the row."""

@@ -62,7 +62,7 @@ class PostgresDatabase:
             raise StoreError("PostgreSQL needs a driver; install it with: pip install 'specscope[postgres]'")
         self.place = where(url)
         self.capabilities = Capabilities(
-            several_servers=True, durable_commit=True, copy=True, partitions=True, size_known=True
+            several_servers=True, durable_commit=True, bulk_copy=True, partitions=True, size_known=True
         )
         self._url = url
         self._engine = _engine(url)

@@ -35,13 +35,12 @@ REFUSALS: Final[Mapping[str, str]] = {
     "429": "too much was waiting to be stored; clients try again",
     "500": "the server failed; its log says how",
     "503": "the database could not be written; clients try again",
-    "INVALID_ARGUMENT": "cannot be read, too large, or nothing in it is acceptable",
-    "RESOURCE_EXHAUSTED": "too large, or too much was waiting to be stored",
+    "INVALID_ARGUMENT": "cannot be read, or nothing in it is acceptable",
+    "RESOURCE_EXHAUSTED": "too large, as sent or after decompression",
     "UNAUTHENTICATED": "without the token that this server asks for",
-    "UNAVAILABLE": "the database could not be written; clients try again",
+    "UNAVAILABLE": "too much was waiting, or the database could not be written; clients try again",
     "UNIMPLEMENTED": "a service or compression that this server does not have",
     "INTERNAL": "the server failed; its log says how",
-    "CANCELLED": "the client went away",
     "DEADLINE_EXCEEDED": "it did not arrive in time",
 }
 
