@@ -155,6 +155,16 @@ def _document(span: dict[str, Any]) -> bytes:
     return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
 
 
+def test_enums_in_json_are_integers() -> None:
+    """MUST: so OTLP writes them. (A name, which senders must not write, is read all the same.)"""
+    told = {"kind": 2, "status": {"code": 2}}
+    named = {"kind": "SPAN_KIND_SERVER", "status": {"code": "STATUS_CODE_ERROR"}}
+    for document in (told, named):
+        export = decode(_document(document), Format.JSON, ExportTraceServiceRequest())
+        span = export.resource_spans[0].scope_spans[0].spans[0]
+        assert (span.kind, span.status.code) == (2, 2)
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -148,6 +148,19 @@ def test_the_answer_is_limited_whatever_there_is_to_say(live: Live) -> None:
     assert len(answer.content) < 16 << 10
 
 
+@TYPES
+def test_an_error_is_limited_whatever_was_sent(live: Live, kind: str) -> None:
+    """MUST: an answer's size is limited: also of an error about many bad values, or a very long one."""
+    bad = [otlp.request_span(n, **{c.REQUEST_VERIFY_STEPS: (1 << 60) + n}) for n in range(800)]
+    long = otlp.request_span(**{c.REQUEST_UID: "x" * (MIB // 2)})
+    for export in (otlp.traces(*bad), otlp.traces(long)):
+        body = gzip.compress(encoded(export, kind))
+        answer = post(live, "traces", body, kind, Content_Encoding="gzip")
+        assert answer.status_code == 400
+        assert read(answer, Status).message
+        assert len(answer.content) < 16 << 10
+
+
 @EVERY
 @TYPES
 def test_success_is_200_with_the_signals_message_and_no_partial_success(
