@@ -104,8 +104,8 @@ def test_numbers_are_those_of_the_requests_own_rows(
             pairs = zip(mine[1:], mine[:-1], strict=True)
             assert row.equal_rows == sum(one.tobytes() == before.tobytes() for one, before in pairs)
             if np.isfinite(mine).all():
-                # Rows are told in float32: their deviations are known to a part of the largest value.
-                rms, grain = math.sqrt((mine**2).mean()), np.abs(mine).max() * 2**-20
+                # Rows are told in float32: known to a part of the largest value, and to its smallest number.
+                rms, grain = math.sqrt((mine**2).mean()), np.abs(mine).max() * 2**-20 + 2.0**-149
                 assert row.mean == pytest.approx(mine.mean(), abs=rms * 2**-9 + grain)
                 # As their variances are: one below float32's smallest number, 2**-149, is none.
                 assert row.std == pytest.approx(mine.std(), rel=2**-10, abs=max(grain, 2**-74))
