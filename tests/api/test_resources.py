@@ -41,7 +41,11 @@ def test_one_engine_tells_processes_and_configuration(told: Live) -> None:
     engine = told.get(f"/api/v1/engines/{listed['engine_uid']}")
     assert engine["config"]["speculative"] == {"algorithm": "EAGLE3", "num_steps": 3}
     [process] = engine["processes"]
-    assert (process["process_uid"], process["pid"], process["role"]) == (otlp.PROCESS, otlp.PID, "scheduler")
+    assert (process["process_uid"], process["pid"], process["role"]) == (
+        otlp.process(),
+        otlp.PID,
+        "scheduler",
+    )
     assert (process["dropped"], process["hook_errors"]) == ({"queue full": 2}, {"fc": 1})
     assert {name: engine[name] for name in listed if name not in ("state_reason", "unknown", "findings")} == {
         name: listed[name] for name in listed if name not in ("state_reason", "unknown", "findings")

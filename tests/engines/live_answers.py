@@ -17,7 +17,8 @@ WAIT_S = 180.0
 @contextmanager
 def specscope(folder: Path, **changed: Any) -> Generator[Live]:
     """A server over a SQLite file of its own in ``folder``; ``changed`` are settings."""
-    settings: dict[str, Any] = {"judge_s": 3600.0} | changed  # a slow machine takes longer than the default window
+    # The default window is shorter than a slow machine takes.
+    settings: dict[str, Any] = {"judge_s": 3600.0} | changed
     with serving(f"sqlite:///{folder / 'specscope.db'}", **settings) as live:
         yield live
 

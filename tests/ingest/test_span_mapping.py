@@ -33,7 +33,11 @@ def test_resource_names_the_process() -> None:
     about = otlp.resource(specscope__rank__tp=3, specscope__environment=None)
     [batch], _ = traces.batches_of(otlp.traces(otlp.request_span(), about=about))
     process = batch.process
-    assert (process.process_uid, process.instance, process.role) == (otlp.PROCESS, otlp.INSTANCE, "scheduler")
+    assert (process.process_uid, process.instance, process.role) == (
+        otlp.process(),
+        otlp.INSTANCE,
+        "scheduler",
+    )
     assert (process.pid, process.tp, process.dp, process.serving_role) == (otlp.PID, 3, 0, "both")
     assert (process.workspace, process.environment, process.engine_name) == ("default", "default", "sglang")
 

@@ -25,9 +25,7 @@ from specscope import convention as c
 from specscope_server.store.values import engine_uid as uid_of
 
 INSTANCE = "launch-1"
-STARTED_NS = time.time_ns() - 60_000_000_000
 PID = 4242
-PROCESS = identity.process_uid(INSTANCE, "scheduler", identity.Ranks(), PID, STARTED_NS)
 CUMULATIVE = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
 
 Values = Mapping[str, Any]
@@ -43,6 +41,18 @@ def start_module() -> None:
 def now_ns() -> int:
     """When the running module of tests started. Collection may be an hour ago, which no window reaches."""
     return _now[0]
+
+
+def started_ns() -> int:
+    """When the process started that tells: a minute before, so that the window in which it is judged has
+    all of its counters.
+    """
+    return now_ns() - 60_000_000_000
+
+
+def process() -> str:
+    """The uid of the process that :func:`resource` is of."""
+    return identity.process_uid(INSTANCE, "scheduler", identity.Ranks(), PID, started_ns())
 
 
 def any_value(value: Any) -> AnyValue:
@@ -75,8 +85,8 @@ def resource(**changed: Any) -> Resource:
         c.WORKSPACE: "default",
         c.ENVIRONMENT: "default",
         c.INSTANCE: INSTANCE,
-        c.PROCESS: PROCESS,
-        c.PROCESS_START: STARTED_NS,
+        c.PROCESS: process(),
+        c.PROCESS_START: started_ns(),
         c.ROLE: "scheduler",
         c.PROCESS_PID: PID,
         c.ENGINE_NAME: "sglang",

@@ -41,13 +41,13 @@ def _fill(url: str) -> None:
 def test_the_oldest_steps_go_until_the_file_is_small_enough(sqlite_url: str) -> None:
     _fill(sqlite_url)
     with closing(open_store(sqlite_url)) as store:
-        full = store.holdings("default").bytes
+        full = store.used_bytes()
     before = dump(sqlite_url)
     cap = full - full // 10
     with closing(open_store(sqlite_url, keep=_capped(cap))) as store:
         gone = list(store.shrink(facts.NOW))
         assert {step.table for step in gone} == {"step_chunk"}
-        assert store.holdings("default").bytes <= cap
+        assert store.used_bytes() <= cap
         assert list(store.shrink(facts.NOW)) == [], "it is small enough"
     after = dump(sqlite_url)
     kept = {row[1] for row in after["step_chunk"]}

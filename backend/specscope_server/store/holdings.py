@@ -10,7 +10,6 @@ from sqlalchemy import Connection, ScalarSelect, Table, func, select
 
 from specscope_server.store import schema
 from specscope_server.store.model import Held, Holdings
-from specscope_server.store.sizes import used_bytes
 from specscope_server.store.values import from_ns
 
 _KINDS = {
@@ -34,7 +33,7 @@ def holdings(connection: Connection, workspace: str) -> Holdings:
         newest = max((row[2 * place + 2] for row in engines if row[2 * place + 2] is not None), default=None)
         moment = _from_s if name == "bucket" else from_ns
         found[kind] = None if oldest is None or newest is None else Held(moment(oldest), moment(newest))
-    return Holdings(used_bytes(connection), len(engines), **found)
+    return Holdings(len(engines), **found)
 
 
 def _end(table: Table, name: str, *, newest: bool) -> ScalarSelect[Any]:

@@ -150,7 +150,7 @@ class Housekeeping:
         """
         if not self.keep.max_bytes:
             return
-        while self.used_bytes() > self.keep.max_bytes:
+        while self._used_bytes() > self.keep.max_bytes:
             done = (
                 self._oldest_partition(now)
                 if self.database.capabilities.partitions
@@ -165,12 +165,7 @@ class Housekeeping:
                 return
             yield done
 
-    def used_bytes(self) -> int:
-        """Return the bytes in use.
-
-        Raises:
-            StoreError: the database cannot serve.
-        """
+    def _used_bytes(self) -> int:
         with self.database.read() as connection:
             return used_bytes(connection)
 

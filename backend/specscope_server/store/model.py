@@ -339,9 +339,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """``bytes`` are the whole database's, all else is a workspace's; ``None``: nothing of that kind."""
+    """What a workspace has; ``None``: nothing of that kind."""
 
-    bytes: int
     engines: int
     requests: Held | None
     steps: Held | None

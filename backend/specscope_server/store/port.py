@@ -191,6 +191,10 @@ class Reads(Protocol):
         """Return what is stored of a workspace, and from when to when; quick at any size."""
         ...
 
+    def used_bytes(self) -> int:
+        """Return the bytes of the whole database in use, of every workspace together."""
+        ...
+
     def models(self, workspace: str) -> list[str]:
         """Return the model names seen, sorted."""
         ...

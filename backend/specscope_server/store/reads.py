@@ -38,6 +38,7 @@ from specscope_server.store.read_engines import engines, heard_since, models
 from specscope_server.store.read_hidden import request_hidden
 from specscope_server.store.read_requests import page
 from specscope_server.store.read_rollups import series, sliced, window_sums
+from specscope_server.store.sizes import used_bytes
 from specscope_server.store.sliced import Sliced
 from specscope_server.store.values import to_ns
 
@@ -143,6 +144,11 @@ class SqlReads:
         """See the port."""
         with self._connect() as connection:
             return holdings(connection, workspace)
+
+    def used_bytes(self) -> int:
+        """See the port."""
+        with self._connect() as connection:
+            return used_bytes(connection)
 
     def models(self, workspace: str) -> list[str]:
         """See the port."""

@@ -14,7 +14,7 @@ from specscope_server.ingest import reasons
 from specscope_server.ingest.notes import Note
 from specscope_server.ingest.scrape import Ingest, Times
 from specscope_server.ingest.stats import SIGNALS
-from specscope_server.store.model import Held, Holdings
+from specscope_server.store.model import Held
 from specscope_server.store.port import Reads
 from specscope_server.web import format as f
 from specscope_server.web.stats import Stat
@@ -115,7 +115,7 @@ def build(store: Reads, ingest: Ingest, workspace: str, now: datetime) -> Status
         sentence=sentence,
         version=__version__,
         started=ingest.started,
-        numbers=_numbers(ingest, held, now),
+        numbers=_numbers(ingest, store.used_bytes(), now),
         signals=tuple(_signal(ingest, name) for name in SIGNALS),
         rejections=tuple(
             Rejection(signal, reason, reasons.MEANINGS.get(reason, ""), count)
@@ -161,7 +161,7 @@ def _headline(ingest: Ingest, now: datetime) -> tuple[str, str, str]:
     return "ok", "Exports arrive and are stored", "Each was acknowledged after its commit."
 
 
-def _numbers(ingest: Ingest, held: Holdings, now: datetime) -> tuple[Stat, ...]:
+def _numbers(ingest: Ingest, used_bytes: int, now: datetime) -> tuple[Stat, ...]:
     last = ingest.last_export
     ago = None if last is None else (now - last).total_seconds()
     exports, sent = sum(ingest.exports.values()), size(sum(ingest.bytes.values()))
@@ -174,7 +174,7 @@ def _numbers(ingest: Ingest, held: Holdings, now: datetime) -> tuple[Stat, ...]:
         Stat("Waiting for their commit", f.count(ingest.waiting), f"exports, {size(ingest.waiting_bytes)}"),
         _median("Commit", ingest.commit, "from a decoded export to its commit"),
         _median("Lag", ingest.lag, "from an export's newest event to its commit"),
-        Stat("Database", size(held.bytes), "in use"),
+        Stat("Database", size(used_bytes), "in use, of all workspaces"),
     )
 
 
