@@ -66,7 +66,7 @@ def run_all(folder: Path) -> Runs:
             fault = name if name in FAULTS else HEALTHY
             control.write_text(fault)
             # Else the prompts come from the cache, which has the target's keys and no hidden states.
-            assert server.get("/flush_cache?timeout=60") == 200
+            server.settle()
             asked = {
                 f"{name}/{key}": one.prompt
                 for key, one in prompts(others=name in (OTHERS, OTHERS_AGAIN)).items()

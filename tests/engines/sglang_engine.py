@@ -165,6 +165,14 @@ class Server:
             answer.read()
             return answer.status
 
+    def settle(self) -> None:
+        """Return when no request is left in the scheduler, which answers before it has let go of one.
+
+        Empties the prefix cache. An update of weights is refused, and a release of memory ends the
+        scheduler, while one is left.
+        """
+        assert self.get("/flush_cache?timeout=60") == 200
+
     def generate(self, rid: str, prompt: list[int], new_tokens: int = 48, **sampling: Any) -> dict[str, Any]:
         """One greedy request that goes on to ``new_tokens``, whatever it generates."""
         settings = {"temperature": 0, "max_new_tokens": new_tokens, "ignore_eos": True} | sampling

@@ -91,6 +91,7 @@ def updated(tmp_path_factory: pytest.TempPathFactory) -> Updated:
 
     def ask(rid: str) -> None:
         answers[rid] = server.generate(rid, REFERENCES[PROMPT])
+        server.settle()
 
     with Server(folder, speculation(CHAIN), traced(receiver)) as server:
         ask("at-first")
