@@ -8,7 +8,16 @@ from typing import Any
 
 from specscope.rollup import Counts
 
+from specscope_server.diagnosis.engine_evidence import (
+    Event,
+    Expectation,
+    Moment,
+    PassTime,
+    ReferenceEvidence,
+    Slice,
+)
 from specscope_server.diagnosis.hidden_evidence import HiddenEvidence
+from specscope_server.diagnosis.step_evidence import StepEvidence
 from specscope_server.store.model import BoundaryState
 from specscope_server.store.told import EngineCounts
 
@@ -139,6 +148,19 @@ class Evidence:
     """One entry a group of ranks of which any was heard."""
     hidden: tuple[HiddenEvidence, ...] = ()
     """What was seen of hidden states in the window; a place without an entry was not looked at."""
+    steps: StepEvidence = StepEvidence()
+    """What the newest verify steps of the window tell of single proposals."""
+    slices: tuple[Slice, ...] = ()
+    """The rollups of the window by every dimension but ``all``."""
+    history: tuple[Moment, ...] = ()
+    """The minutes before, oldest first: what is served now is compared with them."""
+    events: tuple[Event, ...] = ()
+    """Oldest first, of the history's span."""
+    reference: tuple[ReferenceEvidence, ...] = ()
+    """Empty: no request of the window has a reference."""
+    expectation: Expectation | None = None
+    times: tuple[PassTime, ...] = ()
+    """Empty: the engine's passes are not timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +201,8 @@ class Finding:
     next_check: str = ""
     fix: str = ""
     boundary: str = ""
+    root: str = ""
+    """The ``kind`` of the finding that explains this one; empty: this is a root itself."""
 
 
 @dataclass(frozen=True, slots=True)

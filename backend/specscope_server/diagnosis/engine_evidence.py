@@ -1,0 +1,91 @@
+"""What is known of an engine beside its verify steps: slices, history, events, references, expectation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from specscope.rollup import Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Counts of the window in one slice of one dimension of the rollups, by position where they have it."""
+
+    dimension: str
+    value: str
+    counts: Counts
+    positions: tuple[tuple[int, int], ...] = ()
+    """[drafted, accepted] from position 0 on; empty where the dimension is not counted by position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Counts of one minute of the past; ``start`` in unix seconds. A minute without steps has none."""
+
+    start: int
+    counts: Counts
+    positions: tuple[tuple[int, int], ...] = ()
+    mix: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Steps by ``dimension=value`` of context, temperature and copy_like: which traffic it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to the engine at ``at`` (unix seconds): start, weight update, reconfiguration."""
+
+    at: float
+    name: str
+    process_uid: str
+    weight_version: int | None = None
+    changed: tuple[str, ...] = ()
+    """What it changed, in words of the configuration: ``draft weights``, ``target weights``, a field's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceEvidence:
+    """What the draft was fed, held against a plain forward of the target on the same tokens.
+
+    ``relative_error`` is the mean over ``rows`` of |x - y| / |y| at ``place`` and ``slot``; ``scale`` the ratio of
+    norms, ``cosine`` the mean cosine. ``shifted`` is the error against the reference of the token before
+    (offset -1) and after (+1). ``other_slots``: error against the reference of every other layer, by layer
+    id, so that a wrong layer names itself. ``healthy`` says whether a healthy period, not a file, was used.
+    """
+
+    place: str
+    slot: int
+    rows: int
+    relative_error: float
+    scale: float | None = None
+    cosine: float | None = None
+    shifted: Mapping[int, float] = field(default_factory=dict[int, float])
+    other_slots: Mapping[int, float] = field(default_factory=dict[int, float])
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What is promised of a draft: from training (``declared``) or of a confirmed healthy period (``learned``).
+
+    ``per_position`` are conditional acceptance probabilities from position 0: accepted at it, of those whose
+    predecessor was. ``steps`` is how many steps it was learned from (0: declared). ``floor`` is the acceptance
+    length below which an alert is wanted whatever is served.
+    """
+
+    source: str
+    per_position: tuple[float, ...]
+    steps: int = 0
+    floor: float | None = None
+    who: str = ""
+    said: float = 0.0
+    """When, in unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassTime:
+    """Time of passes of one kind at one batch size, in ms: ``draft``, ``verify`` or ``decode`` (plain)."""
+
+    kind: str
+    batch_size: int
+    passes: int
+    mean_ms: float
