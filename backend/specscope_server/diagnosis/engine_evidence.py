@@ -32,24 +32,24 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to the engine at ``at`` (unix seconds): start, weight update, reconfiguration."""
+    """What happened to the engine at ``at`` (unix seconds): a start, an update of weights or settings."""
 
     at: float
     name: str
     process_uid: str
     weight_version: int | None = None
     changed: tuple[str, ...] = ()
-    """What it changed, in words of the configuration: ``draft weights``, ``target weights``, a field's name."""
+    """What it changed: ``draft weights``, ``target weights``, or the name of a field of the configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceEvidence:
     """What the draft was fed, held against a plain forward of the target on the same tokens.
 
-    ``relative_error`` is the mean over ``rows`` of |x - y| / |y| at ``place`` and ``slot``; ``scale`` the ratio of
-    norms, ``cosine`` the mean cosine. ``shifted`` is the error against the reference of the token before
-    (offset -1) and after (+1). ``other_slots``: error against the reference of every other layer, by layer
-    id, so that a wrong layer names itself. ``healthy`` says whether a healthy period, not a file, was used.
+    ``relative_error`` is the mean over ``rows`` of |x - y| / |y| at ``place`` and ``slot``; ``scale`` the
+    ratio of norms, ``cosine`` the mean cosine. ``shifted`` is the error against the reference of the token
+    before (offset -1) and after (+1). ``other_slots``: error against the reference of every other slot, so
+    that a wrong order names itself. ``reference`` is its uid.
     """
 
     place: str
@@ -65,11 +65,11 @@ class ReferenceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What is promised of a draft: from training (``declared``) or of a confirmed healthy period (``learned``).
+    """What is promised of a draft: from training (``declared``), or a confirmed period (``learned``).
 
-    ``per_position`` are conditional acceptance probabilities from position 0: accepted at it, of those whose
-    predecessor was. ``steps`` is how many steps it was learned from (0: declared). ``floor`` is the acceptance
-    length below which an alert is wanted whatever is served.
+    ``per_position`` are conditional acceptance probabilities from position 0: accepted at it, of those
+    whose predecessor was. ``steps`` is how many steps it was learned from (0: declared). ``floor`` is the
+    acceptance length below which an alert is wanted whatever is served.
     """
 
     source: str

@@ -148,7 +148,7 @@ class Evidence:
     """One entry a group of ranks of which any was heard."""
     hidden: tuple[HiddenEvidence, ...] = ()
     """What was seen of hidden states in the window; a place without an entry was not looked at."""
-    steps: StepEvidence = StepEvidence()
+    steps: StepEvidence = field(default_factory=StepEvidence)
     """What the newest verify steps of the window tell of single proposals."""
     slices: tuple[Slice, ...] = ()
     """The rollups of the window by every dimension but ``all``."""

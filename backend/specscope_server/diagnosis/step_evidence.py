@@ -1,6 +1,6 @@
-"""What the newest verify steps of a window tell of single proposals: ids, shifts, certainty, where in a request.
+"""What the newest verify steps of a window tell of single proposals.
 
-Assembled by the store from at most a few dozen chunks, so an engine under load costs no more than a quiet one.
+Assembled by the store from at most a few dozen chunks: a loaded engine costs no more than a quiet one.
 Everything is of requests of users. Positions count from 0, as in rollups.
 """
 
@@ -18,7 +18,7 @@ AFTER = "after"
 PREFIX = "prefix"
 """How the request's prompt met the prefix cache: ``cold``, ``cached`` (any cached tokens), ``retracted``."""
 LENGTH = "length"
-"""Power-of-two slice of the context's length, finer than the rollups': eighths of an octave are not made."""
+"""Power-of-two slice of the length of the context."""
 REQUEST = "request"
 """``first`` to the newest request: the rank of the request by arrival among those looked at, in quarters."""
 STEP_DIMENSIONS = (SINCE_PREFILL, AFTER, PREFIX, LENGTH, REQUEST)
@@ -90,13 +90,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class StepEvidence:
-    """What the steps looked at tell; ``slices`` by dimension of :data:`STEP_DIMENSIONS` and value.
-
-    ``versions`` are sums by weight version. ``map_hits``: how many of ``map_of`` committed tokens would have
-    been proposed right if the draft's ids were read by another map, by the name of that map (``identity``:
-    the id as it is; ``unmapped``: the draft's own id taken as the target's; ``twice``: the map applied
-    twice), so a lost map is told from a bad head.
-    """
+    """What the steps looked at tell; ``slices`` by dimension of :data:`STEP_DIMENSIONS` and value, ``versions`` are sums by weight version."""
 
     steps: int = 0
     requests: int = 0
