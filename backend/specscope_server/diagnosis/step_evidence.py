@@ -90,7 +90,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class StepEvidence:
-    """What the steps looked at tell; ``slices`` by dimension of :data:`STEP_DIMENSIONS` and value, ``versions`` are sums by weight version."""
+    """What the steps looked at tell.
+
+    ``slices`` are sums by dimension of :data:`STEP_DIMENSIONS` and value, ``versions`` by weight version.
+    """
 
     steps: int = 0
     requests: int = 0
