@@ -159,12 +159,13 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
     answers: dict[str, dict[int, Any]] = {}
     lines: dict[str, list[str]] = {}
-    with serving(f"sqlite:///{tmp_path_factory.mktemp('server') / 'store.db'}") as live:
-        own_spans = ["--enable-trace", "--otlp-traces-endpoint", f"{live.url}/v1/traces"]
+    with serving(f"sqlite:///{tmp_path_factory.mktemp('server') / 'store.db'}", grpc=True) as live:
+        # SGLang's own exporter speaks gRPC unless told otherwise.
+        own_spans = ["--enable-trace", "--otlp-traces-endpoint", live.settings.grpc_address]
         engines = {
             "tp": (["--tp", "2"], TWO_CORES),
             "dp": (["--dp-size", "2"], TWO_CORES),
-            "traced": (own_spans, {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"}),
+            "traced": (own_spans, {}),
         }
         # Two of them run at the same time, which is what telling them apart takes.
         first = Server(
