@@ -64,6 +64,26 @@ class ReferenceEvidence:
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceComparison:
+    """What one place of the draft path held, against another place of the very same passes, row by row.
+
+    Needs no reference, but fingerprints (detail ``full``). ``relative_error`` is sqrt(sum |x - y|^2 /
+    sum |y|^2) of ``rows`` rows x at ``place`` and y at ``other``, in ``slot``, in passes ``after`` a
+    ``prefill`` or a ``verify``; ``scale`` the ratio of their root mean squares. ``shifted``: likewise with y
+    of the token before (-1) and after (+1). What is told as the very tensor of ``other`` has the error 0.
+    """
+
+    place: str
+    other: str
+    slot: int
+    after: str
+    rows: int
+    relative_error: float
+    scale: float | None = None
+    shifted: Mapping[int, float] = field(default_factory=dict[int, float])
+
+
+@dataclass(frozen=True, slots=True)
 class Expectation:
     """What is promised of a draft: from training (``declared``), or a confirmed period (``learned``).
 
@@ -79,6 +99,8 @@ class Expectation:
     who: str = ""
     said: float = 0.0
     """When, in unix seconds."""
+    workload: str = ""
+    """The slice of the rollups that it holds of, as ``dimension=value``; empty: all traffic together."""
 
 
 @dataclass(frozen=True, slots=True)

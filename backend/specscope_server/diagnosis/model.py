@@ -13,6 +13,7 @@ from specscope_server.diagnosis.engine_evidence import (
     Expectation,
     Moment,
     PassTime,
+    PlaceComparison,
     ReferenceEvidence,
     Slice,
 )
@@ -158,7 +159,12 @@ class Evidence:
     """Oldest first, of the history's span."""
     reference: tuple[ReferenceEvidence, ...] = ()
     """Empty: no request of the window has a reference."""
+    places: tuple[PlaceComparison, ...] = ()
+    """Empty: no fingerprints of hidden states were told in the window."""
     expectation: Expectation | None = None
+    """What is expected of all traffic together."""
+    workload_expectations: tuple[Expectation, ...] = ()
+    """What is expected of single slices of it."""
     times: tuple[PassTime, ...] = ()
     """Empty: the engine's passes are not timed."""
 
