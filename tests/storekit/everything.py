@@ -11,7 +11,7 @@ from datetime import datetime
 from specscope import hidden, reference_file
 from specscope.chunks import StepRow
 from specscope_server.diagnosis.model import Finding, Number
-from specscope_server.store.model import AlertRow
+from specscope_server.store.model import AlertRow, ExpectationRow, ExpectationScope
 from specscope_server.store.port import NewDelivery, Store
 from specscope_server.store.told import LogBatch, RequestTotals, SpanBatch
 from specscope_server.store.values import engine_uid, to_ns
@@ -125,4 +125,9 @@ def fill(store: Store, mine: Workspace, now: datetime) -> None:
     header, sequences = reference_file.read(blob.splitlines())
     store.add_reference(
         mine.name, REFERENCE, replace(header, made_with={"specscope": word}), sequences, number, now
+    )
+    scope = ExpectationScope(engine=f"service {word}", model=f"model {word}", workload=f"context={word}")
+    store.set_expectation(
+        mine.name,
+        ExpectationRow(scope, "learned", (0.5,), number, 1.5, f"who {word}", now, f"note {word}", (now, now)),
     )

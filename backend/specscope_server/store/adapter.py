@@ -11,12 +11,13 @@ from sqlalchemy import Connection
 
 from specscope_server.diagnosis.model import Finding
 from specscope_server.store import alerts as alerting
+from specscope_server.store import expectations as expected
 from specscope_server.store import findings as found
 from specscope_server.store import references
 from specscope_server.store.database import Database
 from specscope_server.store.housekeeping import Housekeeping
 from specscope_server.store.keep import NOTHING_GOES, Keep
-from specscope_server.store.model import AlertRow, DeliveryRow
+from specscope_server.store.model import AlertRow, DeliveryRow, ExpectationRow, ExpectationScope
 from specscope_server.store.opened import Opened
 from specscope_server.store.port import Capabilities, Lease, NewDelivery, Pruned
 from specscope_server.store.reads import SqlReads
@@ -114,6 +115,21 @@ class SqlStore(SqlReads):
 
         self._database.write(job)
         return found
+
+    def set_expectation(self, workspace: str, expectation: ExpectationRow) -> None:
+        """See the port."""
+        self._database.write(lambda connection: expected.say(connection, workspace, expectation))
+
+    def clear_expectations(self, workspace: str, scope: ExpectationScope, source: str | None = None) -> int:
+        """See the port."""
+        cleared = 0
+
+        def job(connection: Connection) -> None:
+            nonlocal cleared
+            cleared = expected.clear(connection, workspace, scope, source)
+
+        self._database.write(job)
+        return cleared
 
     @contextmanager
     def snapshot(self) -> Generator[SqlReads]:

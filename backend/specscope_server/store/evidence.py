@@ -11,6 +11,7 @@ from specscope_server.diagnosis import hidden_evidence
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import hidden_sums, schema
 from specscope_server.store import rows as names
+from specscope_server.store.expectations import expected_of
 from specscope_server.store.extends import extends
 from specscope_server.store.facts import StoredEngine, load
 from specscope_server.store.ranks import rank_evidence
@@ -43,6 +44,7 @@ def evidence(
     grown = differences(connection, engine, start_ns)
     armed = {process.uid: process.armed for process in engine.processes}
     arrived = _arrived(connection, engine_uid, start_ns)
+    expected = expected_of(connection, engine)
     return Evidence(
         engine_uid=engine_uid,
         name=engine.name,
@@ -64,6 +66,8 @@ def evidence(
         example_requests=_examples(connection, engine, start_ns, now_ns - window_ns),
         ranks=rank_evidence(connection, engine),
         hidden=hidden_evidence.of(hidden_sums.window_sums(connection, engine_uid, start_ns // 1_000_000_000)),
+        expectation=next((one for one in expected if not one.workload), None),
+        workload_expectations=tuple(one for one in expected if one.workload),
         reconciliation=reconciliation(
             connection, engine, now_ns, start_ns - _LOOKBACK_NS, now_ns - window_ns
         ),

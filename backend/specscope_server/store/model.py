@@ -330,6 +330,40 @@ class DeliveryRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectationScope:
+    """Of whom something is expected; empty: of any engine, any model, all traffic together.
+
+    ``engine`` is its uid, its instance or its name (which outlives a launch), ``workload`` a slice of the
+    rollups as ``dimension=value``.
+    """
+
+    engine: str = ""
+    model: str = ""
+    workload: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationRow:
+    """What is promised of a draft; ``per_position`` conditional on the position before, from position 0.
+
+    ``source`` is ``declared`` or ``learned``. Of a learned one ``steps`` counts the verify steps of
+    ``period`` on the engine ``learned_on`` (its uid) that ``who`` confirmed to be healthy. ``floor`` is the
+    acceptance length below which it is wrong whatever is served.
+    """
+
+    scope: ExpectationScope
+    source: str
+    per_position: tuple[float, ...]
+    steps: int
+    floor: float | None
+    who: str
+    said: datetime
+    note: str = ""
+    period: tuple[datetime, datetime] | None = None
+    learned_on: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """From when to when there is something of a kind."""
 

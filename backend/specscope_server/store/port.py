@@ -21,6 +21,8 @@ from specscope_server.store.model import (
     AlertRow,
     DeliveryRow,
     EngineRow,
+    ExpectationRow,
+    ExpectationScope,
     FindingRow,
     HiddenPoint,
     Holdings,
@@ -223,6 +225,10 @@ class Reads(Protocol):
         """Return one sequence of a reference with its packed numbers."""
         ...
 
+    def expectations(self, workspace: str) -> list[ExpectationRow]:
+        """Return what is expected of drafts, in the order of the scopes."""
+        ...
+
     def findings(
         self, workspace: str, engine_uid: str | None = None, active: bool = True
     ) -> list[FindingRow]:
@@ -351,6 +357,18 @@ class Store(Reads, Protocol):
 
     def delete_reference(self, workspace: str, reference_uid: str) -> bool:
         """Delete a reference; say whether there was one."""
+        ...
+
+    def set_expectation(self, workspace: str, expectation: ExpectationRow) -> None:
+        """Store an expectation; one of the same scope and source is replaced.
+
+        Raises:
+            Refused: the workspace has as many as it may have, or a number is out of range.
+        """
+        ...
+
+    def clear_expectations(self, workspace: str, scope: ExpectationScope, source: str | None = None) -> int:
+        """Delete the expectations of exactly this scope, of one source if named; return how many."""
         ...
 
     # reads

@@ -14,13 +14,14 @@ from sqlalchemy import Connection
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import alerts as alerting
 from specscope_server.store import findings as found
-from specscope_server.store import hidden_sums, references
+from specscope_server.store import expectations, hidden_sums, references
 from specscope_server.store.evidence import evidence
 from specscope_server.store.holdings import holdings
 from specscope_server.store.model import (
     AlertRow,
     DeliveryRow,
     EngineRow,
+    ExpectationRow,
     FindingRow,
     HiddenPoint,
     Holdings,
@@ -184,6 +185,11 @@ class SqlReads:
         """See the port."""
         with self._connect() as connection:
             return references.sequence(connection, workspace, reference_uid, number)
+
+    def expectations(self, workspace: str) -> list[ExpectationRow]:
+        """See the port."""
+        with self._connect() as connection:
+            return expectations.listed(connection, workspace)
 
     def findings(
         self, workspace: str, engine_uid: str | None = None, active: bool = True

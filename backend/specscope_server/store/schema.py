@@ -13,6 +13,7 @@ from sqlalchemy import DDL, BigInteger, Column, Double, ForeignKey, Index, Integ
 from sqlalchemy.event import listen
 
 from specscope_server.store.schema_conclusions import alert_event, alert_state, delivery, finding
+from specscope_server.store.schema_expectations import expectation
 from specscope_server.store.schema_hidden import hidden_stat, request_text
 from specscope_server.store.schema_parts import (
     String,
@@ -36,6 +37,7 @@ __all__ = [
     "delivery",
     "engine",
     "engine_event",
+    "expectation",
     "finding",
     "hidden_stat",
     "log_record",
