@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
+from typing import Any
 
 from specscope.reference_file import Facts, Stored
 from sqlalchemy import Connection
 
 from specscope_server.diagnosis.model import Finding
+from specscope_server.store import alert_rules as rules
 from specscope_server.store import alerts as alerting
 from specscope_server.store import expectations as expected
 from specscope_server.store import findings as found
@@ -17,7 +19,13 @@ from specscope_server.store import references
 from specscope_server.store.database import Database
 from specscope_server.store.housekeeping import Housekeeping
 from specscope_server.store.keep import NOTHING_GOES, Keep
-from specscope_server.store.model import AlertRow, DeliveryRow, ExpectationRow, ExpectationScope
+from specscope_server.store.model import (
+    AlertRow,
+    DeliveryRow,
+    ExpectationRow,
+    ExpectationScope,
+    SilenceRow,
+)
 from specscope_server.store.opened import Opened
 from specscope_server.store.port import Capabilities, Lease, NewDelivery, Pruned
 from specscope_server.store.reads import SqlReads
@@ -77,10 +85,56 @@ class SqlStore(SqlReads):
         at_ns = to_ns(at)
         self._database.write(lambda connection: found.replace(connection, engine_uid, findings, at_ns))
 
-    def set_alerts(self, alerts: Sequence[AlertRow], deliveries: Sequence[NewDelivery]) -> None:
+    def set_alerts(
+        self,
+        alerts: Sequence[AlertRow],
+        deliveries: Sequence[NewDelivery],
+        evidence: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
+    ) -> None:
+        """See the port."""
+        given = (alerts, deliveries, self._clock(), evidence or {})
+        self._database.write(lambda connection: alerting.set_states(connection, *given))
+
+    def acknowledge(
+        self, workspace: str, engine_uid: str, rule: str, by: str, note: str, at: datetime
+    ) -> bool:
+        """See the port."""
+        given = (workspace, engine_uid, rule, by, note, to_ns(at))
+        return self._done(lambda connection: alerting.acknowledge(connection, *given))
+
+    def set_rule(self, workspace: str, name: str, body: Mapping[str, Any], at: datetime) -> None:
+        """See the port."""
+        at_ns = to_ns(at)
+        self._database.write(lambda connection: rules.set_rule(connection, workspace, name, body, at_ns))
+
+    def delete_rule(self, workspace: str, name: str) -> bool:
+        """See the port."""
+        return self._done(lambda connection: rules.delete_rule(connection, workspace, name))
+
+    def add_silence(self, workspace: str, silence: SilenceRow) -> None:
+        """See the port."""
+        self._database.write(lambda connection: rules.add_silence(connection, workspace, silence))
+
+    def end_silence(self, workspace: str, silence_uid: str, at: datetime) -> bool:
+        """See the port."""
+        at_ns = to_ns(at)
+        return self._done(lambda connection: rules.end_silence(connection, workspace, silence_uid, at_ns))
+
+    def send_again(self, workspace: str, delivery_id: int) -> bool:
         """See the port."""
         now_ns = self._clock()
-        self._database.write(lambda connection: alerting.set_states(connection, alerts, deliveries, now_ns))
+        return self._done(lambda connection: alerting.send_again(connection, workspace, delivery_id, now_ns))
+
+    def _done(self, change: Callable[[Connection], bool]) -> bool:
+        """Write, and return what the change says of itself."""
+        done = False
+
+        def job(connection: Connection) -> None:
+            nonlocal done
+            done = change(connection)
+
+        self._database.write(job)
+        return done
 
     def due_deliveries(self, now: datetime, limit: int) -> list[DeliveryRow]:
         """See the port."""

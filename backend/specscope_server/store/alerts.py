@@ -2,83 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, case, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, case, insert, select, update
 
 from specscope_server.store import schema
 from specscope_server.store.facts import engine_names
-from specscope_server.store.findings import lock_engine
+from specscope_server.store.findings import lock_engines
 from specscope_server.store.merges import TOLD, Merge
-from specscope_server.store.model import AlertRow, DeliveryRow
+from specscope_server.store.model import AlertEvent, AlertRow, DeliveryRow
 from specscope_server.store.port import NewDelivery
 from specscope_server.store.upsert import Upsert
 from specscope_server.store.values import clean, from_ns, key, optional_from_ns, to_ns
 
 FIRING = "firing"
 _STATES = (FIRING, "no data", "ok")
-_TOLD: dict[str, Merge] = dict.fromkeys(("title", "state", "reason", "since_ns", "evaluated_ns"), TOLD)
-_STATE = Upsert(schema.alert_state, _TOLD)
+_KEPT: dict[str, Merge] = dict.fromkeys(
+    (
+        *("title", "state", "reason", "since_ns", "evaluated_ns", "severity", "pending", "pending_since_ns"),
+        *("told", "told_ns", "quiet", "memo"),
+    ),
+    TOLD,
+)
+_STATE = Upsert(schema.alert_state, _KEPT)
+"""Of a state that lasts: who acknowledged it is written by others meanwhile, and stays."""
+_CHANGED = Upsert(schema.alert_state, _KEPT | dict.fromkeys(("ack_ns", "ack_by", "ack_note"), TOLD))
+_NOBODY: dict[str, Any] = {"ack_ns": None, "ack_by": "", "ack_note": ""}
+_AT_ONCE = 500
+"""Engines of one query."""
+REMINDED_NS = 30_000_000_000
+"""Two reminders of one state that are closer than this come from two servers."""
 PENDING, DELIVERED, FAILED = "pending", "delivered", "failed"
+REASON_CHARS = 2048
 
 
 def set_states(
-    connection: Connection, alerts: Sequence[AlertRow], queued: Sequence[NewDelivery], now_ns: int
+    connection: Connection,
+    alerts: Sequence[AlertRow],
+    queued: Sequence[NewDelivery],
+    now_ns: int,
+    evidence: Mapping[tuple[str, str], Mapping[str, Any]],
 ) -> None:
     """Store rule states, add an event for each that changed, and queue notifications due at once.
 
-    A rule that is first heard of has changed only when it fires. While a state lasts, its ``since`` stays.
-    Where a state given here was stored before, its notification was queued then, maybe by another server
-    that had not yet been told that it evaluates no longer: it is not queued again.
+    A rule that is first heard of has changed only when it fires. While a state lasts, its ``since`` and who
+    acknowledged it stay. Where a state given here was stored before and as many were told of it, its
+    notification was queued then, maybe by another server that had not yet been told that it evaluates no
+    longer: it is not queued again. ``evidence`` by (engine uid, rule) is kept with the event.
 
     Raises:
         Refused: there is no such engine.
     """
-    table = schema.alert_state.c
-    for engine_uid in sorted({a.engine_uid for a in alerts} | {d.engine_uid for d in queued}):
-        lock_engine(connection, engine_uid)
-    stored_before: set[tuple[str, str, str]] = set()
+    uids = sorted({a.engine_uid for a in alerts} | {d.engine_uid for d in queued})
+    lock_engines(connection, uids)
+    before = _before(connection, sorted({a.engine_uid for a in alerts}))
+    same_rows: list[dict[str, Any]] = []
+    changed_rows: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
+    settled: set[tuple[str, str, str]] = set()
     for alert in alerts:
         rule = key(alert.rule)
-        before = connection.execute(
-            select(table.state, table.since_ns).where(
-                table.engine_uid == alert.engine_uid, table.rule == rule
-            )
-        ).first()
-        same = before is not None and before.state == alert.state
-        if same:
-            stored_before.add((alert.engine_uid, rule, alert.state))
-        values = {
-            "engine_uid": alert.engine_uid,
-            "rule": rule,
-            "title": clean(alert.title),
-            "state": clean(alert.state),
-            "reason": clean(alert.reason),
-            "since_ns": before.since_ns if before is not None and same else to_ns(alert.since),
-            "evaluated_ns": to_ns(alert.evaluated),
+        stored = before.get((alert.engine_uid, rule))
+        same = stored is not None and stored.state == alert.state
+        if stored is not None and same and _as_told(stored, alert):
+            settled.add((alert.engine_uid, rule, alert.state))
+        values = _values(alert) | {
+            "since_ns": stored.since_ns if stored is not None and same else to_ns(alert.since)
         }
-        _STATE.run(connection, [values])
-        if not same and (before is not None or alert.state == FIRING):
-            connection.execute(insert(schema.alert_event).values(values))
-    due_now = [new for new in queued if (new.engine_uid, key(new.rule), new.state) not in stored_before]
-    if due_now:
+        if same:
+            same_rows.append(values)
+        else:
+            changed_rows.append(values | _NOBODY)
+        if not same and (stored is not None or alert.state == FIRING):
+            told = evidence.get((alert.engine_uid, alert.rule), {})
+            names = ("engine_uid", "rule", "title", "state", "reason", "since_ns", "evaluated_ns", "severity")
+            events.append({name: values[name] for name in names} | {"evidence": told})
+    _STATE.run(connection, same_rows)
+    _CHANGED.run(connection, changed_rows)
+    if events:
+        connection.execute(insert(schema.alert_event), events)
+    queue(
+        connection,
+        [new for new in queued if (new.engine_uid, key(new.rule), new.state) not in settled],
+        now_ns,
+    )
+
+
+def _before(connection: Connection, uids: Sequence[str]) -> dict[tuple[str, str], Row[Any]]:
+    table = schema.alert_state.c
+    found: dict[tuple[str, str], Row[Any]] = {}
+    for first in range(0, len(uids), _AT_ONCE):
+        some = uids[first : first + _AT_ONCE]
+        query = select(
+            table.engine_uid, table.rule, table.state, table.since_ns, table.told, table.told_ns
+        ).where(table.engine_uid.in_(some))
+        found |= {(row.engine_uid, row.rule): row for row in connection.execute(query)}
+    return found
+
+
+def _as_told(stored: Row[Any], alert: AlertRow) -> bool:
+    """Say whether others were told as much of this state already."""
+    if stored.told != alert.told:
+        return False
+    if stored.told_ns is None or alert.told_at is None:
+        return True
+    return to_ns(alert.told_at) - stored.told_ns < REMINDED_NS
+
+
+def _values(alert: AlertRow) -> dict[str, Any]:
+    return {
+        "engine_uid": alert.engine_uid,
+        "rule": key(alert.rule),
+        "title": clean(alert.title),
+        "state": clean(alert.state),
+        "reason": clean(alert.reason, REASON_CHARS),
+        "evaluated_ns": to_ns(alert.evaluated),
+        "severity": clean(alert.severity),
+        "pending": clean(alert.pending),
+        "pending_since_ns": None if alert.pending_since is None else to_ns(alert.pending_since),
+        "told": clean(alert.told),
+        "told_ns": None if alert.told_at is None else to_ns(alert.told_at),
+        "quiet": clean(alert.quiet),
+        "memo": alert.memo,
+    }
+
+
+def queue(connection: Connection, new: Sequence[NewDelivery], now_ns: int) -> None:
+    """Queue notifications that are due at once."""
+    if new:
         connection.execute(
             insert(schema.delivery),
             [
                 {
-                    "engine_uid": new.engine_uid,
-                    "rule": key(new.rule),
-                    "state": clean(new.state),
-                    "target": clean(new.target, 4096),
+                    "engine_uid": one.engine_uid,
+                    "rule": key(one.rule),
+                    "state": clean(one.state),
+                    "target": clean(one.target, 4096),
                     "status": PENDING,
                     "attempts": 0,
                     "next_attempt_ns": now_ns,
                     "error": "",
                     "created_ns": now_ns,
-                    "payload": new.payload,
+                    "payload": one.payload,
                 }
-                for new in due_now
+                for one in new
             ],
         )
 
@@ -87,21 +155,8 @@ def states(connection: Connection, workspace: str) -> list[AlertRow]:
     """Return the state of every rule on every engine, firing first, then newest change."""
     table = schema.alert_state
     rank = case({word: index for index, word in enumerate(_STATES)}, value=table.c.state, else_=9)
-    return _alerts(
-        connection, table, workspace, (rank, table.c.since_ns.desc(), table.c.rule, table.c.engine_uid), None
-    )
-
-
-def history(connection: Connection, workspace: str, limit: int) -> list[AlertRow]:
-    """Return state changes, newest first."""
-    table = schema.alert_event
-    return _alerts(connection, table, workspace, (table.c.id.desc(),), limit)
-
-
-def _alerts(
-    connection: Connection, table: Table, workspace: str, order: Iterable[Any], limit: int | None
-) -> list[AlertRow]:
-    found = _of_workspace(connection, table, workspace, order, limit)
+    order = (rank, table.c.since_ns.desc(), table.c.rule, table.c.engine_uid)
+    found = _of_workspace(connection, table, workspace, order, None)
     names = engine_names(connection, {row.engine_uid for row in found}) if found else {}
     return [
         AlertRow(
@@ -113,19 +168,66 @@ def _alerts(
             reason=row.reason,
             since=from_ns(row.since_ns),
             evaluated=from_ns(row.evaluated_ns),
+            severity=row.severity,
+            pending=row.pending,
+            pending_since=optional_from_ns(row.pending_since_ns),
+            told=row.told,
+            told_at=optional_from_ns(row.told_ns),
+            quiet=row.quiet,
+            acknowledged=optional_from_ns(row.ack_ns),
+            acknowledged_by=row.ack_by,
+            note=row.ack_note,
+            memo=row.memo,
+        )
+        for row in found
+    ]
+
+
+def history(connection: Connection, workspace: str, limit: int) -> list[AlertEvent]:
+    """Return state changes, newest first."""
+    table = schema.alert_event
+    return _events(connection, _of_workspace(connection, table, workspace, (table.c.id.desc(),), limit))
+
+
+def event(connection: Connection, workspace: str, event_id: int) -> AlertEvent | None:
+    """Return one state change, ``None`` when the workspace has none of that id."""
+    table = schema.alert_event
+    found = _of_workspace(connection, table, workspace, (table.c.id,), 1, table.c.id == event_id)
+    return next(iter(_events(connection, found)), None)
+
+
+def _events(connection: Connection, found: Sequence[Row[Any]]) -> list[AlertEvent]:
+    names = engine_names(connection, {row.engine_uid for row in found}) if found else {}
+    return [
+        AlertEvent(
+            id=row.id,
+            rule=row.rule,
+            title=row.title,
+            engine_uid=row.engine_uid,
+            engine=names[row.engine_uid],
+            state=row.state,
+            reason=row.reason,
+            since=from_ns(row.since_ns),
+            severity=row.severity,
+            evidence=row.evidence,
         )
         for row in found
     ]
 
 
 def _of_workspace(
-    connection: Connection, table: Table, workspace: str, order: Iterable[Any], limit: int | None
+    connection: Connection,
+    table: Table,
+    workspace: str,
+    order: Iterable[Any],
+    limit: int | None,
+    *where: ColumnElement[bool],
 ) -> Sequence[Row[Any]]:
     engine = schema.engine
     return connection.execute(
         select(table)
         .join(engine, engine.c.engine_uid == table.c.engine_uid)
-        .where(engine.c.workspace == workspace)
+        .where(engine.c.workspace == workspace, *where)
         .order_by(*order)
         .limit(limit)
     ).all()
@@ -167,6 +269,37 @@ def settle(connection: Connection, delivery_id: int, error: str, next_attempt_ns
             next_attempt_ns=next_attempt_ns if status == PENDING else None,
         )
     )
+
+
+def send_again(connection: Connection, workspace: str, delivery_id: int, now_ns: int) -> bool:
+    """Queue a notification that was given up again, from its first attempt; say whether there was one."""
+    table = schema.delivery
+    mine = select(schema.engine.c.engine_uid).where(schema.engine.c.workspace == workspace)
+    done = connection.execute(
+        update(table)
+        .where(table.c.id == delivery_id, table.c.status == FAILED, table.c.engine_uid.in_(mine))
+        .values(status=PENDING, attempts=0, next_attempt_ns=now_ns)
+    )
+    return done.rowcount > 0
+
+
+def acknowledge(
+    connection: Connection, workspace: str, engine_uid: str, rule: str, by: str, note: str, at_ns: int
+) -> bool:
+    """Note who took on a rule that fires; say whether it does."""
+    table = schema.alert_state
+    mine = select(schema.engine.c.engine_uid).where(schema.engine.c.workspace == workspace)
+    done = connection.execute(
+        update(table)
+        .where(
+            table.c.engine_uid == engine_uid,
+            table.c.engine_uid.in_(mine),
+            table.c.rule == rule,
+            table.c.state == FIRING,
+        )
+        .values(ack_ns=at_ns, ack_by=clean(by), ack_note=clean(note))
+    )
+    return done.rowcount > 0
 
 
 def _delivery(row: Row[Any]) -> DeliveryRow:

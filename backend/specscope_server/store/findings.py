@@ -19,6 +19,8 @@ from specscope_server.store.values import clean, from_ns, key, optional_from_ns
 _T = schema.finding.c
 _SEVERITIES = (facts.CRITICAL, facts.WARNING, facts.INFO)
 _CONFIDENCES = (facts.CERTAIN, facts.SUSPECTED, facts.OBSERVATION)
+_AT_ONCE = 500
+"""Engines of one query."""
 
 
 def replace(connection: Connection, engine_uid: str, found: Sequence[Finding], at_ns: int) -> None:
@@ -55,9 +57,23 @@ def lock_engine(connection: Connection, engine_uid: str) -> None:
     Raises:
         Refused: there is no such engine.
     """
-    wanted = select(schema.engine.c.engine_uid).where(schema.engine.c.engine_uid == engine_uid)
-    if connection.execute(wanted.with_for_update()).first() is None:
-        raise Refused(f"there is no engine {engine_uid!r}")
+    lock_engines(connection, [engine_uid])
+
+
+def lock_engines(connection: Connection, engine_uids: Sequence[str]) -> None:
+    """Let one server at a time decide about engines; in the order of their uids, so that none deadlocks.
+
+    Raises:
+        Refused: there is no such engine.
+    """
+    uid = schema.engine.c.engine_uid
+    wanted = sorted(set(engine_uids))
+    for first in range(0, len(wanted), _AT_ONCE):
+        some = wanted[first : first + _AT_ONCE]
+        found = connection.execute(select(uid).where(uid.in_(some)).order_by(uid).with_for_update())
+        missing = set(some) - set(found.scalars())
+        if missing:
+            raise Refused(f"there is no engine {min(missing)!r}")
 
 
 def _values(finding: Finding) -> dict[str, Any]:

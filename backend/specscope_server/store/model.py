@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -300,7 +300,11 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True)
 class AlertRow:
-    """State of one rule on one engine: ``firing``, ``ok`` or ``no data``, since when and why."""
+    """State of one rule on one engine: ``firing``, ``ok`` or ``no data``, since when and why.
+
+    ``pending`` is a state that waits for its duration since ``pending_since``. ``told`` is ``firing`` where
+    somebody was told so, last at ``told_at``, and not of its end; ``quiet`` says why nobody is told.
+    """
 
     rule: str
     title: str
@@ -310,6 +314,72 @@ class AlertRow:
     reason: str
     since: datetime
     evaluated: datetime
+    severity: str = ""
+    pending: str = ""
+    pending_since: datetime | None = None
+    told: str = ""
+    told_at: datetime | None = None
+    quiet: str = ""
+    acknowledged: datetime | None = None
+    acknowledged_by: str = ""
+    note: str = ""
+    memo: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the rule remembers from one evaluation to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertEvent:
+    """One change of a state, with the evidence as of then: it stays when what it came from goes."""
+
+    id: int
+    rule: str
+    title: str
+    engine_uid: str
+    engine: str
+    state: str
+    reason: str
+    since: datetime
+    severity: str
+    evidence: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """A stored rule: a change of a built-in one, or one of the workspace's own. ``body`` is its JSON."""
+
+    name: str
+    updated: datetime
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceRow:
+    """Nobody is told of what fires while it lasts. ``rule`` and ``engine`` are patterns; empty: all."""
+
+    silence_uid: str
+    rule: str
+    engine: str
+    starts: datetime
+    ends: datetime
+    created: datetime
+    author: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlertSubject:
+    """An engine as rules choose it: by name, model and environment.
+
+    ``delay_s`` is how long the newest that it told had waited when it arrived, over its processes heard in
+    the last minute, beyond the least that was ever seen of each (which takes its clock off); ``None``: none.
+    """
+
+    workspace: str
+    engine_uid: str
+    name: str
+    model: str
+    environment: str
+    delay_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ from specscope.rollup import Counts
 from specscope_server.diagnosis.model import Evidence, Finding
 from specscope_server.store.keep import Keep
 from specscope_server.store.model import (
+    AlertEvent,
     AlertRow,
+    AlertSubject,
     DeliveryRow,
     EngineRow,
     ExpectationRow,
@@ -32,7 +34,9 @@ from specscope_server.store.model import (
     RequestDetail,
     RequestFilter,
     RequestHidden,
+    RuleRow,
     SeriesPoint,
+    SilenceRow,
 )
 from specscope_server.store.sliced import Sliced
 from specscope_server.store.told import Told
@@ -239,8 +243,24 @@ class Reads(Protocol):
         """Return the state of every rule on every engine, firing first."""
         ...
 
-    def alert_history(self, workspace: str, limit: int) -> list[AlertRow]:
+    def alert_history(self, workspace: str, limit: int) -> list[AlertEvent]:
         """Return state changes, newest first."""
+        ...
+
+    def alert_event(self, workspace: str, event_id: int) -> AlertEvent | None:
+        """Return one state change, ``None`` when the workspace has none of that id."""
+        ...
+
+    def alert_rules(self, workspace: str) -> list[RuleRow]:
+        """Return what was stored of rules, by name; a built-in rule that nobody changed is not among them."""
+        ...
+
+    def alert_subjects(self, workspace: str) -> list[AlertSubject]:
+        """Return every engine heard within the last day, as rules choose them, by uid."""
+        ...
+
+    def silences(self, workspace: str) -> list[SilenceRow]:
+        """Return silences, also those that are over, the last to end first."""
         ...
 
     def deliveries(self, workspace: str, limit: int) -> list[DeliveryRow]:
@@ -320,15 +340,51 @@ class Store(Reads, Protocol):
         """
         ...
 
-    def set_alerts(self, alerts: Sequence[AlertRow], deliveries: Sequence[NewDelivery]) -> None:
+    def set_alerts(
+        self,
+        alerts: Sequence[AlertRow],
+        deliveries: Sequence[NewDelivery],
+        evidence: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
+    ) -> None:
         """Store rule states; history gets an event where the state changed; queue notifications due at once.
 
-        While a state lasts, its first ``since`` stays. A rule first heard of changes only if it fires.
-        A notification of a state that was stored before is not queued again.
+        While a state lasts, its first ``since`` and who acknowledged it stay. A rule first heard of changes
+        only if it fires. A notification of a state that was stored before, with as much told of it, is not
+        queued again. ``evidence`` of a change, by (engine uid, rule), is kept with its event.
 
         Raises:
             Refused: there is no such engine.
         """
+        ...
+
+    def acknowledge(
+        self, workspace: str, engine_uid: str, rule: str, by: str, note: str, at: datetime
+    ) -> bool:
+        """Note who took on a rule that fires, until it fires no more; say whether it does."""
+        ...
+
+    def set_rule(self, workspace: str, name: str, body: Mapping[str, Any], at: datetime) -> None:
+        """Store a rule in place of one of its name.
+
+        Raises:
+            Refused: the workspace has as many as it may have.
+        """
+        ...
+
+    def delete_rule(self, workspace: str, name: str) -> bool:
+        """Delete what is stored of a rule; say whether there was any."""
+        ...
+
+    def add_silence(self, workspace: str, silence: SilenceRow) -> None:
+        """Store a silence; those that are over make room.
+
+        Raises:
+            Refused: the workspace has as many as it may have.
+        """
+        ...
+
+    def end_silence(self, workspace: str, silence_uid: str, at: datetime) -> bool:
+        """End a silence, unless it ended before; say whether there is one."""
         ...
 
     def due_deliveries(self, now: datetime, limit: int) -> list[DeliveryRow]:
@@ -337,6 +393,10 @@ class Store(Reads, Protocol):
 
     def settle_delivery(self, delivery_id: int, *, error: str, next_attempt: datetime | None) -> None:
         """Record an attempt: an empty ``error`` delivered it, else retry at ``next_attempt`` or give up."""
+        ...
+
+    def send_again(self, workspace: str, delivery_id: int) -> bool:
+        """Queue a notification that was given up again; say whether there was one."""
         ...
 
     def add_reference(

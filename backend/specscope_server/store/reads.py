@@ -12,13 +12,16 @@ from specscope.rollup import Counts
 from sqlalchemy import Connection
 
 from specscope_server.diagnosis.model import Evidence
+from specscope_server.store import alert_rules as rules
 from specscope_server.store import alerts as alerting
-from specscope_server.store import findings as found
 from specscope_server.store import expectations, hidden_sums, references
+from specscope_server.store import findings as found
 from specscope_server.store.evidence import evidence
 from specscope_server.store.holdings import holdings
 from specscope_server.store.model import (
+    AlertEvent,
     AlertRow,
+    AlertSubject,
     DeliveryRow,
     EngineRow,
     ExpectationRow,
@@ -31,7 +34,9 @@ from specscope_server.store.model import (
     RequestDetail,
     RequestFilter,
     RequestHidden,
+    RuleRow,
     SeriesPoint,
+    SilenceRow,
 )
 from specscope_server.store.opened import Opened
 from specscope_server.store.read_detail import detail
@@ -203,10 +208,31 @@ class SqlReads:
         with self._connect() as connection:
             return alerting.states(connection, workspace)
 
-    def alert_history(self, workspace: str, limit: int) -> list[AlertRow]:
+    def alert_history(self, workspace: str, limit: int) -> list[AlertEvent]:
         """See the port."""
         with self._connect() as connection:
             return alerting.history(connection, workspace, limit)
+
+    def alert_event(self, workspace: str, event_id: int) -> AlertEvent | None:
+        """See the port."""
+        with self._connect() as connection:
+            return alerting.event(connection, workspace, event_id)
+
+    def alert_rules(self, workspace: str) -> list[RuleRow]:
+        """See the port."""
+        with self._connect() as connection:
+            return rules.rules(connection, workspace)
+
+    def alert_subjects(self, workspace: str) -> list[AlertSubject]:
+        """See the port."""
+        now_ns = self._clock()
+        with self._connect() as connection:
+            return rules.subjects(connection, workspace, now_ns - _DAY_NS, now_ns)
+
+    def silences(self, workspace: str) -> list[SilenceRow]:
+        """See the port."""
+        with self._connect() as connection:
+            return rules.silences(connection, workspace)
 
     def deliveries(self, workspace: str, limit: int) -> list[DeliveryRow]:
         """See the port."""

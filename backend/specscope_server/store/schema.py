@@ -12,7 +12,14 @@ from specscope.rollup import COUNT_FIELDS
 from sqlalchemy import DDL, BigInteger, Column, Double, ForeignKey, Index, Integer, LargeBinary, Table
 from sqlalchemy.event import listen
 
-from specscope_server.store.schema_conclusions import alert_event, alert_state, delivery, finding
+from specscope_server.store.schema_conclusions import (
+    alert_event,
+    alert_rule,
+    alert_state,
+    delivery,
+    finding,
+    silence,
+)
 from specscope_server.store.schema_expectations import expectation
 from specscope_server.store.schema_hidden import hidden_stat, request_text
 from specscope_server.store.schema_parts import (
@@ -31,6 +38,7 @@ from specscope_server.store.values import JsonText
 
 __all__ = [
     "alert_event",
+    "alert_rule",
     "alert_state",
     "boundary_count",
     "boundary_total",
@@ -54,6 +62,7 @@ __all__ = [
     "rollup_10s",
     "rollup_60s",
     "rollup_applied",
+    "silence",
     "span",
     "step_chunk",
     "workspace",

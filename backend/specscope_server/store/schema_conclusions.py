@@ -54,7 +54,25 @@ def _alert_columns() -> tuple[Column[str] | Column[int], ...]:
     )
 
 
-alert_state = Table("alert_state", metadata, engine_key(), key_column("rule"), *_alert_columns())
+# Besides the state itself: what change waits for its duration, whether somebody was told that it fires and
+# when last (``told``), why nobody is told (``quiet``), who took it on, and what the rule remembers.
+alert_state = Table(
+    "alert_state",
+    metadata,
+    engine_key(),
+    key_column("rule"),
+    *_alert_columns(),
+    text_column("severity"),
+    text_column("pending"),
+    int_column("pending_since_ns", None),
+    text_column("told"),
+    int_column("told_ns", None),
+    text_column("quiet"),
+    int_column("ack_ns", None),
+    text_column("ack_by"),
+    text_column("ack_note"),
+    Column("memo", JsonText, nullable=False, server_default="{}"),
+)
 
 alert_event = Table(
     "alert_event",
@@ -63,6 +81,9 @@ alert_event = Table(
     Column("engine_uid", String, ForeignKey("engine.engine_uid", ondelete="CASCADE"), nullable=False),
     text_column("rule"),
     *_alert_columns(),
+    text_column("severity"),
+    # What the diagnosis said when the state changed; it stays when findings are closed and data goes.
+    Column("evidence", JsonText, nullable=False, server_default="{}"),
     Index("alert_event_by_engine", "engine_uid", "id"),
 )
 
@@ -87,4 +108,28 @@ delivery = Table(
         sqlite_where=text("status = 'pending'"),
         postgresql_where=text("status = 'pending'"),
     ),
+)
+
+# What a workspace changed of the built-in rules, and rules of its own.
+alert_rule = Table(
+    "alert_rule",
+    metadata,
+    key_column("workspace", ForeignKey("workspace.name", ondelete="CASCADE")),
+    key_column("name"),
+    int_column("updated_ns"),
+    Column("body", JsonText, nullable=False),
+)
+
+silence = Table(
+    "silence",
+    metadata,
+    key_column("workspace", ForeignKey("workspace.name", ondelete="CASCADE")),
+    key_column("silence_uid"),
+    text_column("rule"),
+    text_column("engine"),
+    int_column("starts_ns"),
+    int_column("ends_ns"),
+    int_column("created_ns"),
+    text_column("author"),
+    text_column("comment"),
 )
