@@ -68,6 +68,14 @@ EngineUid = Annotated[
     str | None, Query(max_length=128, pattern=NO_NUL, description="Only of this engine_uid.")
 ]
 WindowS = Annotated[int, Query(ge=60, le=30 * 86_400, description="Seconds up to now that counts look at.")]
+JudgeS = Annotated[
+    int | None,
+    Query(
+        ge=10,
+        le=30 * 86_400,
+        description="Seconds up to now that state and findings are judged by; default 300, as alerts are.",
+    ),
+]
 
 DEFAULT_WORKSPACE = "default"
 DEFAULT_WINDOW_S = 3600

@@ -14,6 +14,7 @@ from specscope_server.api.common import (
     DEFAULT_WORKSPACE,
     BoundaryModel,
     CountsModel,
+    JudgeS,
     Model,
     PartsOf,
     PositionModel,
@@ -225,13 +226,16 @@ def _fields(reads: Reads, row: EngineRow, now: datetime, judge_s: float) -> dict
 
 @router.get("/engines", summary="Engines with state, acceptance, ledger and findings")
 def list_engines(
-    parts: PartsOf, workspace: Workspace = DEFAULT_WORKSPACE, window_s: WindowS = DEFAULT_WINDOW_S
+    parts: PartsOf,
+    workspace: Workspace = DEFAULT_WORKSPACE,
+    window_s: WindowS = DEFAULT_WINDOW_S,
+    judge_s: JudgeS = None,
 ) -> Engines:
     """Return every engine of the workspace; its counts are over the last ``window_s`` seconds."""
     now = datetime.now(UTC)
     with parts.store.snapshot() as reads:
         rows = reads.engines(workspace, now - timedelta(seconds=window_s))
-        items = [EngineModel(**_fields(reads, row, now, parts.settings.judge_s)) for row in rows]
+        items = [EngineModel(**_fields(reads, row, now, judge_s or parts.settings.judge_s)) for row in rows]
     return Engines(items=items, window_s=window_s)
 
 
@@ -241,6 +245,7 @@ def get_engine(
     engine_uid: Uid,
     workspace: Workspace = DEFAULT_WORKSPACE,
     window_s: WindowS = DEFAULT_WINDOW_S,
+    judge_s: JudgeS = None,
 ) -> EngineDetail:
     """Return one engine; its counts are over the last ``window_s`` seconds."""
     now = datetime.now(UTC)
@@ -248,7 +253,7 @@ def get_engine(
         row = reads.engine(workspace, engine_uid, now - timedelta(seconds=window_s))
         if row is None:
             raise not_found("engine", engine_uid, "GET /api/v1/engines lists the engines of a workspace.")
-        told = _fields(reads, row, now, parts.settings.judge_s)
+        told = _fields(reads, row, now, judge_s or parts.settings.judge_s)
     return EngineDetail(
         **told,
         processes=[ProcessModel(**asdict(process)) for process in row.processes],

@@ -48,6 +48,7 @@ class FindingModel(Model):
     next_check: str
     fix: str
     boundary: str = Field(description="Where on the speculative path; may be empty.")
+    root: str = Field(description="Kind of the finding that explains this one; empty: it is a root itself.")
 
     @classmethod
     def of(cls, finding: Finding) -> FindingModel:

@@ -23,6 +23,7 @@ from specscope_server.api.common import (
 )
 from specscope_server.api.errors import RESPONSES, ApiError, not_found
 from specscope_server.store.model import RequestFilter, RequestRow
+from specscope_server.web.verdict import judge
 
 router = APIRouter(tags=["requests"], responses=RESPONSES)
 
@@ -105,6 +106,14 @@ class Requests(Model):
     next_cursor: str | None = Field(description="Pass it as ``cursor`` for the next page; null: the last.")
 
 
+class VerdictModel(Model):
+    """What is said of the request first, from its own counts."""
+
+    tone: str = Field(description="ok, warn, bad or off.")
+    headline: str
+    reasons: list[str]
+
+
 class RequestDetailModel(Model):
     """One request with its decoded steps and draft extends."""
 
@@ -116,6 +125,7 @@ class RequestDetailModel(Model):
     )
     extends: list[dict[str, Any]] = Field(description="One object a draft extend, likewise.")
     boundaries: list[BoundaryModel] = Field(description="This request's own ledger.")
+    verdict: VerdictModel
 
 
 @router.get("/requests", summary="Search requests")
@@ -208,4 +218,5 @@ def get_request(
         steps=[json_safe(step) for step in found.steps],
         extends=[json_safe(extend) for extend in found.extends],
         boundaries=[BoundaryModel.of(state) for state in found.boundaries],
+        verdict=VerdictModel(**asdict(judge(found))),
     )
