@@ -25,12 +25,12 @@ def test_ratio_is_the_log_of_the_two_likelihoods() -> None:
 
 
 def test_documented_error_rates() -> None:
-    assert pytest.approx(1.157e-8, rel=1e-3) == sprt.ALPHA
-    assert pytest.approx(18.27, abs=0.01) == sprt.UPPER
+    assert pytest.approx(1.157e-9, rel=1e-3) == sprt.ALPHA
+    assert pytest.approx(20.58, abs=0.01) == sprt.UPPER
     assert pytest.approx(-4.605, abs=0.001) == sprt.LOWER
 
 
-@pytest.mark.parametrize(("p", "steps"), [(0.0, 100), (0.05, 143), (0.10, 252), (0.114, 321)])
+@pytest.mark.parametrize(("p", "steps"), [(0.0, 113), (0.05, 162), (0.10, 284), (0.114, 360)])
 def test_documented_sample_sizes_without_benefit(p: float, steps: int) -> None:
     assert sprt.expected_steps(p) == pytest.approx(steps, abs=1)
 

@@ -8,10 +8,18 @@ from __future__ import annotations
 from typing import Final
 
 from specscope_server.diagnosis import (
+    collapse,
+    drift,
+    expectation,
+    too_good,
+    aux_layers,
+    carry_broken,
     draft_silent,
     facts,
     fc_bypassed,
+    fed_states_differ,
     rank_divergence,
+    shifted,
     totals_differ,
     zero_acceptance,
 )
@@ -22,6 +30,15 @@ from specscope_server.diagnosis.verdict import Rule, Unknown
 RULES: Final = (
     Rule(draft_silent.KIND, draft_silent.judge),
     Rule(fc_bypassed.KIND, fc_bypassed.judge),
+    Rule(aux_layers.KIND, aux_layers.judge),
+    Rule(fed_states_differ.KIND, fed_states_differ.judge),
+    Rule(carry_broken.KIND, carry_broken.judge),
+    Rule(shifted.KIND, shifted.judge),
+    # What acceptance did and should have done, before that there is none.
+    Rule(collapse.KIND, collapse.judge),
+    Rule(drift.KIND, drift.judge),
+    Rule(too_good.KIND, too_good.judge),
+    Rule(expectation.KIND, expectation.judge),
     Rule(zero_acceptance.KIND, zero_acceptance.judge),
     # After acceptance, which it does not explain: ranks that part accept as much as ranks that agree.
     Rule(rank_divergence.KIND, rank_divergence.judge),

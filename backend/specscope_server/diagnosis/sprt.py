@@ -25,10 +25,13 @@ P0: Final = 0.25
 """Least chance that counts as a benefit. A weak but working draft has 0.36, a good one 0.7 (tiny pair)."""
 P1: Final = 0.10
 """Practically nothing: the seed's fault (fc bypassed) has 0.05 to 0.11 with the tiny pair."""
-ENGINES: Final = 100
+ENGINES: Final = 1000
 FALSE_ALARMS_A_DAY: Final = 0.01
 ALPHA: Final = FALSE_ALARMS_A_DAY / (ENGINES * 86_400 / BUCKET_S)
-"""Chance of a false alarm a window start: 0.01 / (100 x 8640) = 1.2e-8."""
+"""Chance of a false alarm a window start: 0.01 / (1000 x 8640) = 1.2e-9."""
+REQUESTS_A_DAY: Final = 1_000_000
+REQUEST_ALPHA: Final = FALSE_ALARMS_A_DAY / REQUESTS_A_DAY
+"""Chance of a false alarm a request, each of which is one test however often it is looked at: 1e-8."""
 BETA: Final = 0.01
 """Chance to take a draft without benefit (p = P1) for one with, a window start."""
 
@@ -52,8 +55,8 @@ class Verdict:
     decision: str
 
 
-def decide(steps: int, accepted: int) -> Verdict:
-    """Test ``accepted`` successes in ``steps`` trials.
+def decide(steps: int, accepted: int, alpha: float = ALPHA) -> Verdict:
+    """Test ``accepted`` successes in ``steps`` trials; ``alpha`` is the chance to accuse a benefit.
 
     Raises:
         ValueError: not 0 <= accepted <= steps.
@@ -61,7 +64,7 @@ def decide(steps: int, accepted: int) -> Verdict:
     if not 0 <= accepted <= steps:
         raise ValueError(f"{accepted} accepted of {steps} steps: wanted 0 <= accepted <= steps")
     ratio = accepted * _HIT + (steps - accepted) * _MISS
-    decision = NO_BENEFIT if ratio >= UPPER else BENEFIT if ratio <= LOWER else UNDECIDED
+    decision = NO_BENEFIT if ratio >= math.log(1 / alpha) else BENEFIT if ratio <= LOWER else UNDECIDED
     return Verdict(steps, accepted, ratio, decision)
 
 

@@ -37,6 +37,30 @@ def first_token(counts: Counts) -> sprt.Verdict | None:
     return sprt.decide(drafted, accepted) if drafted > 0 and accepted >= 0 else None
 
 
+def of_request(verify_steps: int, zero_steps: int) -> sprt.Verdict | None:
+    """Test one request's first tokens, corrected for many requests; ``None``: it has no verify step.
+
+    A step that drafted nothing counts as accepted here (a request's totals do not tell these apart), which
+    only makes it harder to accuse.
+    """
+    if not 0 <= zero_steps <= verify_steps or not verify_steps:
+        return None
+    return sprt.decide(verify_steps, verify_steps - zero_steps, sprt.REQUEST_ALPHA)
+
+
+def request_words(test: sprt.Verdict) -> str:
+    """Say in words what the test of one request says."""
+    few = f"in {test.accepted} of {test.steps} verify steps the first draft token was accepted"
+    if test.decision == sprt.NO_BENEFIT:
+        return (
+            f"Speculation brought this request nothing: {few}. A draft that helps at all shows this less than"
+            f" {sprt.FALSE_ALARMS_A_DAY:g} times in {sprt.REQUESTS_A_DAY:,} requests."
+        )
+    if test.decision == sprt.BENEFIT:
+        return f"Speculation helped this request: {few}."
+    return f"This request is too short to tell a benefit from none: {few}."
+
+
 def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether the draft brings practically nothing in the window."""
     counts = evidence.counts

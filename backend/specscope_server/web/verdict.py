@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from specscope import convention as c
 
+from specscope_server.diagnosis import zero_acceptance
 from specscope_server.store.model import RequestDetail, RequestRow
 from specscope_server.web import format as f
 from specscope_server.web import stations
@@ -43,7 +44,9 @@ def judge(detail: RequestDetail) -> Verdict:
         why = "The verify steps of this request had no draft token to verify: its rate is undefined, not 0."
         return Verdict(WARN, "Nothing was drafted", (why, *_ending(request)))
     if not request.totals.accepted:
-        reasons = (acceptance, *_crossed(detail), *_ending(request))
+        test = zero_acceptance.of_request(request.totals.verify_steps, request.totals.zero_accept_steps)
+        tested = () if test is None else (zero_acceptance.request_words(test),)
+        reasons = (acceptance, *tested, *_crossed(detail), *_ending(request))
         return Verdict(BAD, "Every draft token was rejected", reasons)
     tone = WARN if request.state == "lost" else OK
     length = f.decimal(request.acceptance_length)
