@@ -95,7 +95,7 @@ def _run(command: Sequence[str | Path], account: dict[str, Any]) -> None:
 
 @contextmanager
 def server(*, durable: bool = False) -> Generator[Server, None, None]:
-    """Start a server and stop it at the end; ``durable`` makes it sync to disk, as benchmarks must.
+    """Start a server and stop it at the end; ``durable`` leaves it as it comes, as benchmarks must.
 
     Raises:
         RuntimeError: none is installed, or it does not start; the message has its own words.
@@ -115,13 +115,12 @@ def server(*, durable: bool = False) -> Generator[Server, None, None]:
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(root),
-            # The machine may crash, then the tests have failed anyway.
-            "fsync": "on" if durable else "off",
-            "full_page_writes": "on" if durable else "off",
             "max_connections": "100",
-            "shared_buffers": "32MB",
-            "autovacuum": "off",
         }
+        if not durable:
+            # The machine may crash, then the tests have failed anyway.
+            settings |= {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB"}
+            settings |= {"autovacuum": "off"}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (root / "log").open("wb") as log:
             process = subprocess.Popen(
