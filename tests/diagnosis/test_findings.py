@@ -20,7 +20,6 @@ from evidence_literals import (
 from specscope import convention as c
 from specscope_server.diagnosis import Evidence, Finding, diagnose
 
-
 PATH_RULES = {"draft_silent", "fc_bypassed", "zero_acceptance", "rank_divergence", "totals_differ"}
 """Those that these literals tell all of; the others want a history, slices, a reference, ..."""
 

@@ -143,6 +143,15 @@ def hook_errors(evidence: Evidence) -> Number | None:
     return Number("errors inside hooks since start", total, 0, "errors", link(evidence)) if total else None
 
 
+def entries(config: Mapping[str, Any], *path: str) -> tuple[Mapping[str, Any], ...]:
+    """Return the objects of the list at ``path`` in a configuration; none where there is no list."""
+    told: object = setting(config, *path)
+    if not isinstance(told, list | tuple):
+        return ()
+    listed = cast("Sequence[object]", told)
+    return tuple(cast("Mapping[str, Any]", one) for one in listed if isinstance(one, Mapping))
+
+
 def setting(config: Mapping[str, Any], *path: str) -> Any:
     """Return the value at ``path`` in the engine's configuration, ``None`` where there is none."""
     value: Any = config

@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import Final
 
 from specscope_server.diagnosis import (
-    collapse,
-    drift,
-    expectation,
-    too_good,
     aux_layers,
     carry_broken,
+    collapse,
     draft_silent,
+    drift,
+    expectation,
     facts,
     fc_bypassed,
     fed_states_differ,
     rank_divergence,
     shifted,
+    too_good,
     totals_differ,
     zero_acceptance,
 )
