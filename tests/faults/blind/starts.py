@@ -1,0 +1,62 @@
+"""Faults that come with how an engine is started, or with a call that an operator makes while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+STEPS_FILE = "{folder}/steps.json"
+
+
+@dataclass(frozen=True)
+class Start:
+    """``arguments`` come after those that switch speculation on; ``{folder}`` is a folder of the run's own,
+    in which ``files`` are written first. ``draft_of_the_other_pair``: the draft is another target's.
+    """
+
+    name: str
+    fault_class: str
+    story: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    draft_of_the_other_pair: bool = False
+
+
+STARTS: dict[str, Start] = {
+    one.name: one
+    for one in (
+        Start(
+            "no_steps_at_any_batch_size",
+            "F01",
+            "The number of steps by batch size was meant for large batches, and allows none at size one "
+            "either: the draft is loaded and never asked.",
+            ("--speculative-adaptive", "--speculative-adaptive-config", STEPS_FILE),
+            {"SGLANG_SPEC_SKIP_ZERO_STEP_DRAFT_EXTEND": "1"},
+            {"steps.json": '{"1": {"candidate_steps": [0]}}'},
+        ),
+        Start(
+            "draft_of_another_target",
+            "F11",
+            "The path of the draft points at another model's: the shapes fit.",
+            draft_of_the_other_pair=True,
+        ),
+        Start(
+            "window_of_another_draft",
+            "F17",
+            "The draft's attention window was set for a draft that was trained with one.",
+            ("--speculative-draft-window-size", "8"),
+        ),
+        Start(
+            "simulation_left_on",
+            "F22",
+            "A benchmark's simulated acceptance was left in the environment: each verify step takes the "
+            "whole draft, whatever the target says.",
+            environment={
+                "SGLANG_SIMULATE_ACC_LEN": "5",
+                "SGLANG_SIMULATE_ACC_METHOD": "match-expected",
+                "SGLANG_SIMULATE_ACC_TOKEN_MODE": "real-draft-token",
+            },
+        ),
+    )
+}
