@@ -25,6 +25,7 @@ from specscope_server.ingest.otlp_grpc import listening
 from specscope_server.ingest.receiver import Receiver
 from specscope_server.settings import ServerSettings
 from specscope_server.store.port import Store, StoreError
+from specscope_server.web import alert_routes as alert_pages
 from specscope_server.web import routes as pages
 
 _MIB = 1 << 20
@@ -49,7 +50,13 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     )
     receiver = Receiver(store, limits, admission, token=settings.ingest_token)
 
-    evaluator = Evaluator(store, settings.notify, window_s=settings.judge_s, base_url=settings.public_url)
+    evaluator = Evaluator(
+        store,
+        settings.notify,
+        secret=settings.notify_secret,
+        window_s=settings.judge_s,
+        base_url=settings.public_url,
+    )
     housekeeper = Housekeeper(store, registry=receiver.stats.registry)
 
     @asynccontextmanager
@@ -75,7 +82,7 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
         redoc_url=None,
         separate_input_output_schemas=False,
     )
-    app.state.parts = Parts(settings, store, receiver)
+    app.state.parts = Parts(settings, store, receiver, evaluator.targets)
     app.add_middleware(security.KnownHosts, hosts=settings.answered_hosts)
     app.add_middleware(security.SecurityHeaders)
     for kind in (errors.ApiError, RequestValidationError, StoreError, HTTPException, Exception):
@@ -83,6 +90,7 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     otlp_http.install(app, receiver)
     app.include_router(api)
     app.include_router(scraped.router)
+    app.include_router(alert_pages.router(store, evaluator.targets, settings.public_url))
     app.include_router(pages.router(store, receiver.stats, judge_s=settings.judge_s))
     return app
 

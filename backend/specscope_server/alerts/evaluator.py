@@ -1,7 +1,7 @@
 """The loop over all engines: evidence, diagnosis, findings, rule states, notifications.
 
-Everything it must remember is in the store, so a restart loses no state and repeats no notification; only
-a change that was still waiting for its duration starts to wait again. Of all servers (and their workers)
+Everything it must remember is in the store, also what waits for its duration, so a restart loses no state and
+repeats no notification. Of all servers (and their workers)
 that share a database one evaluates and delivers: the one that holds the lease, which another takes over
 when that one is gone.
 """
@@ -10,23 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from specscope_server.alerts.alertmanager import REFRESH_S
 from specscope_server.alerts.delivery import Deliverer, utc_now
-from specscope_server.alerts.payload import payload
-from specscope_server.alerts.rules import NO_DATA, RULES, read
+from specscope_server.alerts.judge import Outcome, Seen, Setting, end, judge
+from specscope_server.alerts.refresh import Refresher
+from specscope_server.alerts.rules import NO_DATA
+from specscope_server.alerts.settings import DEFAULT_WINDOW_S, Settings
 from specscope_server.alerts.targets import parse_target
-from specscope_server.alerts.transition import Pending, forgotten, step
 from specscope_server.diagnosis import diagnose
 from specscope_server.store.model import AlertRow
-from specscope_server.store.port import NewDelivery, Store, StoreError, Unavailable
+from specscope_server.store.port import Store, StoreError, Unavailable
 
 WINDOW_S: Final = 300.0
 INTERVAL_S: Final = 2.0
 DELIVER_EVERY_S: Final = 1.0
 DEFAULT_WORKSPACE: Final = "default"
+FORGOTTEN: Final = "tracer silent: nothing was heard of this engine for a day"
 LEASE: Final = "evaluator"
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,7 @@ class Evaluator:
         store: Store,
         targets: Sequence[str] = (),
         *,
+        secret: bytes = b"",
         interval_s: float = INTERVAL_S,
         window_s: float = WINDOW_S,
         base_url: str = "",
@@ -47,14 +51,17 @@ class Evaluator:
     ) -> None:
         """Watch the engines of ``store``; ``targets`` are URLs as :func:`parse_target` takes them.
 
-        ``base_url`` (e.g. ``http://host:4318``) precedes the links in notifications.
+        ``base_url`` (e.g. ``http://host:4318``) precedes the links in notifications; ``secret`` signs
+        those to webhooks.
 
         Raises:
             TargetError: nothing can be sent to one of the targets.
         """
-        parsed = {target.label: target for target in map(parse_target, targets)}
+        parsed = {target.label: target for target in (parse_target(url, secret) for url in targets)}
         self.labels = tuple(parsed)
-        self.deliverer = Deliverer(store, tuple(parsed.values()), clock)
+        self.targets = tuple(parsed.values())
+        self.deliverer = Deliverer(store, self.targets, clock)
+        self.refresher = Refresher(store, self.targets, base_url, clock)
         self._store = store
         self._lease = store.lease(LEASE)
         self.leads = False
@@ -63,7 +70,6 @@ class Evaluator:
         self._window_s = window_s
         self._base_url = base_url.rstrip("/")
         self._clock = clock
-        self._pending: dict[tuple[str, str], Pending] = {}
         self._without_findings: set[str] = set()
         self._trouble: dict[str, str] = {}
         self._stopping = asyncio.Event()
@@ -77,6 +83,7 @@ class Evaluator:
             await asyncio.gather(
                 self._repeat("evaluation", self._evaluate_alone, self._interval_s),
                 self._repeat("delivery", self._deliver_alone, DELIVER_EVERY_S),
+                self._repeat("refreshing Alertmanagers", self._refresh_alone, REFRESH_S),
             )
             await self._guarded("delivery", self.deliverer.drain)
         finally:
@@ -107,6 +114,11 @@ class Evaluator:
         if await self._has_lease():
             await self.deliverer.deliver_due()
 
+    async def _refresh_alone(self) -> None:
+        """Tell Alertmanagers what still fires, while no other server does."""
+        if self.refresher.targets and await self._has_lease():
+            await self.refresher.refresh()
+
     async def _has_lease(self) -> bool:
         leads = False
         try:
@@ -114,8 +126,6 @@ class Evaluator:
         finally:
             if leads != self.leads:
                 log.info("this server %s alerts", "now evaluates" if leads else "no longer evaluates")
-                # What waited for its duration here may be long over: it is the other server's to say.
-                self._pending = {}
             self.leads = leads
         return leads
 
@@ -156,64 +166,55 @@ class Evaluator:
         """Evaluate every engine once, in the calling thread. Raises as :meth:`evaluate`."""
         engines = self._store.engine_uids()
         now = self._clock()
-        workspaces = {DEFAULT_WORKSPACE, *(workspace for workspace, _ in engines)}
-        before = {
-            (row.rule, row.engine_uid): row
-            for workspace in sorted(workspaces)
-            for row in self._store.alerts(workspace)
-        }
-        rows: list[AlertRow] = []
-        deliveries: list[NewDelivery] = []
-        pending: dict[tuple[str, str], Pending] = {}
+        settings = Settings(self._store, self.labels, self._base_url, now)
+        by_workspace: dict[str, list[str]] = {DEFAULT_WORKSPACE: []}
         for workspace, uid in engines:
-            mine = {rule.name: before.get((rule.name, uid)) for rule in RULES}
-            try:
-                self._engine(workspace, uid, mine, now, rows, deliveries, pending)
-            except Unavailable:
-                raise
-            except Exception as error:  # one odd engine must not silence the others
-                if self._say(f"engine {uid}", f"{type(error).__name__}: {error}"):
-                    log.exception("engine %s cannot be evaluated", uid)
-            else:
-                self._say(f"engine {uid}", "")
-        heard = {uid for _, uid in engines}
-        gone = [row for row in before.values() if row.engine_uid not in heard and row.state != NO_DATA]
-        for uid in sorted({row.engine_uid for row in gone}):
-            # While this server ran its findings were closed after an hour; this one ended while it did not.
-            self._store.replace_findings(uid, (), now)
-        rows += [forgotten(row, now) for row in gone]
-        if rows:
-            self._store.set_alerts(rows, deliveries)
-        # Only once it is stored: an evaluation that was not must be repeated in full.
-        self._pending = pending
+            by_workspace.setdefault(workspace, []).append(uid)
+        outcome = Outcome()
+        for workspace, uids in sorted(by_workspace.items()):
+            setting, before = settings.of(workspace), settings.states(workspace)
+            for uid in uids:
+                try:
+                    outcome.add(self._engine(workspace, uid, setting, settings, before.pop(uid, {}), now))
+                except Unavailable:
+                    raise
+                except Exception as error:  # one odd engine must not silence the others
+                    if self._say(f"engine {uid}", f"{type(error).__name__}: {error}"):
+                        log.exception("engine %s cannot be evaluated", uid)
+                else:
+                    self._say(f"engine {uid}", "")
+            # Whoever is left has not been heard for a day.
+            for uid, states in sorted(before.items()):
+                open_states = [row for row in states.values() if row.state != NO_DATA]
+                if open_states:
+                    # While a server runs findings are closed after an hour; this one ended while none did.
+                    self._store.replace_findings(uid, (), now)
+                for row in open_states:
+                    outcome.add(end(setting, settings.gone(workspace, row), row, FORGOTTEN, now))
+        if outcome.rows:
+            self._store.set_alerts(outcome.rows, outcome.deliveries, outcome.evidence)
 
     def _engine(
         self,
         workspace: str,
         uid: str,
-        before: dict[str, AlertRow | None],
+        setting: Setting,
+        settings: Settings,
+        before: Mapping[str, AlertRow],
         now: datetime,
-        rows: list[AlertRow],
-        deliveries: list[NewDelivery],
-        pending: dict[tuple[str, str], Pending],
-    ) -> None:
+    ) -> Outcome:
         evidence = self._store.evidence(workspace, uid, now, self._window_s)
         if evidence is None:
-            return
+            return Outcome()
         said = diagnose(evidence)
         if said.findings or uid not in self._without_findings:
             self._store.replace_findings(uid, said.findings, now)
             (self._without_findings.discard if said.findings else self._without_findings.add)(uid)
-        for rule in RULES:
-            row = before[rule.name]
-            key = (rule.name, uid)
-            found = step(rule, uid, evidence.name, read(rule, said), row, self._pending.get(key), now)
-            rows.append(found.row)
-            if found.pending is not None:
-                pending[key] = found.pending
-            if found.notify:
-                findings = [f for f in said.findings if f.kind in rule.kinds]
-                told = payload(found.row, row.state if row else NO_DATA, workspace, findings, self._base_url)
-                deliveries += [
-                    NewDelivery(rule.name, uid, found.row.state, label, told) for label in self.labels
-                ]
+        subject = settings.subject(workspace, uid, evidence.name)
+        windows = {self._window_s: (evidence, said), DEFAULT_WINDOW_S: (evidence, said)}
+        for window_s in {rule.window_s for rule in setting.rules if rule.applies(subject)} - set(windows):
+            of_rule = self._store.evidence(workspace, uid, now, window_s)
+            if of_rule is None:
+                return Outcome()
+            windows[window_s] = (of_rule, diagnose(of_rule))
+        return judge(setting, Seen(subject, windows), before, now)

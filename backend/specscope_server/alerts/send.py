@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import httpx
 
+from specscope_server.alerts import alertmanager, signing
 from specscope_server.alerts.payload import headline, text
 from specscope_server.alerts.rules import FIRING, OK
-from specscope_server.alerts.targets import Target, apprise
+from specscope_server.alerts.targets import ALERTMANAGER, WEBHOOK, Target, apprise
 
 TIMEOUT_S: Final = 10.0
 """For a whole attempt at a webhook; apprise has its own limits, 4 s to connect and 4 s to read."""
@@ -24,32 +27,50 @@ async def send(target: Target, body: Mapping[str, Any], threads: Executor) -> st
 
     apprise blocks, so it runs in ``threads``: not in those that the store's calls wait for.
     """
-    if target.webhook:
-        error = await _post(target, body)
+    if target.kind == WEBHOOK:
+        error = await post(target, target.url, body, _identity(target, body))
+    elif target.kind == ALERTMANAGER:
+        alerts = alertmanager.of_notification(body, datetime.now(UTC))
+        error = await post(target, alertmanager.url_of(target.url), alerts)
     else:
         error = await asyncio.get_running_loop().run_in_executor(threads, _apprise, target, body)
     return error[:ERROR_CHARS]
 
 
-async def _post(target: Target, body: Mapping[str, Any]) -> str:
-    """Post our JSON. A redirect is not followed: it could carry the message to another host."""
-    headers = {
-        "Content-Type": "application/json",
-        "User-Agent": "specscope",
-        "Idempotency-Key": str(body["id"]),
-    }
+def _identity(target: Target, body: Mapping[str, Any]) -> Callable[[bytes], dict[str, str]]:
+    """Return what makes the headers that say which message a body is and, with a secret, who sent it."""
+    message = str(body["id"])
+
+    def headers(sent: bytes) -> dict[str, str]:
+        told = {"Idempotency-Key": message}
+        if target.secret:
+            told |= signing.headers(target.secret, message, int(time.time()), sent)
+        return told
+
+    return headers
+
+
+async def post(
+    target: Target, url: str, body: object, headers: Callable[[bytes], dict[str, str]] = lambda _: {}
+) -> str:
+    """Post JSON; an empty text says it was taken, else why not.
+
+    A redirect is not followed: it could carry the message to another host.
+    """
+    sent = json.dumps(body).encode()
+    told = {"Content-Type": "application/json", "User-Agent": "specscope", **headers(sent)}
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
             httpx.AsyncClient(timeout=TIMEOUT_S) as client,
             # Streamed, as nothing of the answer but its status is read.
-            client.stream("POST", target.url, content=json.dumps(body), headers=headers) as answer,
+            client.stream("POST", url, content=sent, headers=told) as answer,
         ):
             return "" if answer.is_success else f"HTTP {answer.status_code}"
     except TimeoutError:
         return f"no answer within {TIMEOUT_S:g} s"
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        return target.scrub(f"{type(error).__name__}: {error}")
+        return target.scrub(f"{type(error).__name__}: {error}")[:ERROR_CHARS]
 
 
 def _apprise(target: Target, body: Mapping[str, Any]) -> str:

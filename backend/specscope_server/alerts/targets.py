@@ -13,8 +13,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 WEBHOOK: Final = "webhook+"
-"""Prefix of a plain http or https URL that gets our JSON; every other URL is apprise's."""
-WEBHOOK_SCHEMES: Final = ("webhook+http", "webhook+https")
+"""Prefix of a plain http or https URL that gets our JSON."""
+ALERTMANAGER: Final = "alertmanager+"
+"""Prefix of the http or https URL of a Prometheus Alertmanager; every other URL is apprise's."""
+PREFIXES: Final = (WEBHOOK, ALERTMANAGER)
 
 
 # These write whole addresses, with their secrets, into the log. Only kept from other handlers, not
@@ -42,11 +44,15 @@ class TargetError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One address. ``label`` is what may be stored, logged and shown; ``url`` may not."""
+    """One address. ``label`` is what may be stored, logged and shown; ``url`` and ``secret`` may not.
+
+    ``kind`` is one of :data:`PREFIXES`, or empty for apprise's. ``secret`` signs what a webhook gets.
+    """
 
     label: str
     url: str = field(repr=False)
-    webhook: bool
+    kind: str
+    secret: bytes = field(default=b"", repr=False)
 
     def scrub(self, message: str) -> str:
         """Return ``message`` without any part of the address."""
@@ -56,22 +62,26 @@ class Target:
         return message
 
 
-def parse_target(url: str) -> Target:
-    """Return the target of a ``--notify`` URL.
+def parse_target(url: str, secret: bytes = b"") -> Target:
+    """Return the target of a ``--notify`` URL; ``secret`` signs what it gets if it is a webhook.
 
     Raises:
-        TargetError: the URL is neither ``webhook+http://``, ``webhook+https://`` nor one apprise knows.
+        TargetError: the URL is none of a webhook (``webhook+https://``), of an Alertmanager
+            (``alertmanager+https://``), or that apprise knows; each with ``http`` as well.
     """
     url = url.strip()
     scheme = url.partition("://")[0].lower()
     tag = hashlib.sha256(url.encode()).hexdigest()[:6]
-    if scheme in WEBHOOK_SCHEMES:
-        plain = url[len(WEBHOOK) :]
-        return Target(f"{WEBHOOK}{_origin(plain)}/… #{tag}", plain, webhook=True)
+    for prefix in PREFIXES:
+        if scheme in (f"{prefix}http", f"{prefix}https"):
+            plain = url[len(prefix) :]
+            signed = secret if prefix == WEBHOOK else b""
+            return Target(f"{prefix}{_origin(plain, prefix)}/… #{tag}", plain, prefix, signed)
     if scheme in ("http", "https"):
         raise TargetError(
             f"a {scheme}:// address is ambiguous: write {WEBHOOK}{scheme}://… to have SpecScope's JSON posted"
-            " there, or the service's apprise URL (https://github.com/caronc/apprise/wiki)"
+            f" there, {ALERTMANAGER}{scheme}://… for an Alertmanager, or the service's apprise URL"
+            " (https://github.com/caronc/apprise/wiki)"
         )
     if "://" not in url:
         raise TargetError(
@@ -84,16 +94,18 @@ def parse_target(url: str) -> Target:
             " https://github.com/caronc/apprise/wiki, or post to a webhook+https:// address"
         )
     # In many apprise URLs the host itself is a token, so nothing but the service's name is shown.
-    return Target(f"{scheme}://… #{tag}", url, webhook=False)
+    return Target(f"{scheme}://… #{tag}", url, kind="")
 
 
-def _origin(url: str) -> str:
+def _origin(url: str, prefix: str) -> str:
     """Return scheme, host and port of a URL.
 
     Raises:
         TargetError: it has no host, or its port is no number.
     """
-    wanted = TargetError("a webhook address is webhook+https://host[:port]/path, with a number for the port")
+    wanted = TargetError(
+        f"a {prefix[:-1]} address is {prefix}https://host[:port]/path, with a number for the port"
+    )
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

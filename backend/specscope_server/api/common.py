@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from specscope.rollup import Counts
 
+from specscope_server.alerts.targets import Target
 from specscope_server.api.errors import ApiError
 from specscope_server.ingest.receiver import Receiver
 from specscope_server.settings import ServerSettings
@@ -23,9 +24,15 @@ from specscope_server.store.port import Store
 class Parts:
     """What one running server consists of, for the endpoints; see :mod:`specscope_server.app`."""
 
-    def __init__(self, settings: ServerSettings, store: Store, receiver: Receiver) -> None:
-        """Hold the parts; the clock starts now."""
-        self.settings, self.store, self.receiver = settings, store, receiver
+    def __init__(
+        self,
+        settings: ServerSettings,
+        store: Store,
+        receiver: Receiver,
+        targets: tuple[Target, ...] = (),
+    ) -> None:
+        """Hold the parts; ``targets`` are the addresses that alerts go to. The clock starts now."""
+        self.settings, self.store, self.receiver, self.targets = settings, store, receiver, targets
         self.started = datetime.now(UTC)
 
 

@@ -6,12 +6,27 @@ from typing import Final
 
 from fastapi import APIRouter, Depends
 
-from specscope_server.api import alerts, engines, findings, hidden, references, requests, series, status
+from specscope_server.api import (
+    alerts,
+    engines,
+    expectations,
+    findings,
+    hidden,
+    references,
+    requests,
+    rules,
+    series,
+    silences,
+    status,
+)
 from specscope_server.api.common import only_known_parameters
 
 PREFIX: Final = "/api/v1"
 
 router = APIRouter(dependencies=[Depends(only_known_parameters)])
-for _module in (engines, requests, hidden, references, findings, alerts, series, status):
+for _module in (
+    *(engines, requests, hidden, references, expectations),
+    *(findings, alerts, rules, silences, series, status),
+):
     router.include_router(_module.router, prefix=PREFIX)
 router.include_router(status.health)

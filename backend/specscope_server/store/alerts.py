@@ -70,10 +70,7 @@ def set_states(
         values = _values(alert) | {
             "since_ns": stored.since_ns if stored is not None and same else to_ns(alert.since)
         }
-        if same:
-            same_rows.append(values)
-        else:
-            changed_rows.append(values | _NOBODY)
+        (same_rows if same else changed_rows).append(values | _NOBODY)
         if not same and (stored is not None or alert.state == FIRING):
             told = evidence.get((alert.engine_uid, alert.rule), {})
             names = ("engine_uid", "rule", "title", "state", "reason", "since_ns", "evaluated_ns", "severity")

@@ -11,13 +11,32 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from specscope_server.ingest import scrape
 from specscope_server.ingest.stats import IngestStats
 from specscope_server.store.port import Store
-from specscope_server.web import alerts, assets, engine, overview, render, request, requests, status, windows
+from specscope_server.web import (
+    alert_routes,
+    alerts,
+    assets,
+    engine,
+    overview,
+    render,
+    request,
+    requests,
+    status,
+    windows,
+)
 
 JUDGE_S: Final = 300.0
 """Seconds of evidence an engine's state is judged by, unless the router is told otherwise."""
 LIVE_S: Final = 4
 """Seconds between refreshes of a page's live part."""
-PAGES: Final = ("/", "/requests", "/requests/{uid}", "/engines/{engine_uid}", "/alerts", "/status")
+PAGES: Final = (
+    "/",
+    "/requests",
+    "/requests/{uid}",
+    "/engines/{engine_uid}",
+    "/alerts",
+    "/status",
+    *alert_routes.PAGES,
+)
 """The pages; docs/guide/dashboard.md describes each of them and a test fails when one is missing there."""
 
 
@@ -84,7 +103,7 @@ def router(
     @routes.get("/alerts")
     def alert_list(ask: Request, workspace: Workspace) -> Response:
         with store.snapshot() as reads:
-            view = alerts.build(reads, workspace)
+            view = alerts.build(reads, workspace, now())
         return show(ask, "alerts", view, "Alerts", live_s=LIVE_S)
 
     @routes.get("/status")
