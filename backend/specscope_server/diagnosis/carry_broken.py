@@ -269,8 +269,8 @@ def _growing(evidence: Evidence, carry: Sequence[HiddenEvidence]) -> Finding | N
         CERTAIN,
         f"The draft's state {'grows' if grows else 'shrinks'} from step to step",
         f"Each draft step hands on a state at least {GROWTH:g} times as {'large' if grows else 'small'} as"
-        f" the one before ({', '.join(f'{ratio:.3g}' for ratio in ratios)}): a norm is missing or the residual is"
-        " added wrongly, so it soon drowns everything else.",
+        f" the one before ({', '.join(f'{ratio:.3g}' for ratio in ratios)}): a norm is missing or the"
+        " residual is added wrongly, so it soon drowns everything else.",
         _sizes(evidence, carry),
         "Look for a norm that the engine leaves out (hidden_norm, input_layernorm) or a residual that is"
         " dropped or doubled in its class of the draft, and correct it.",

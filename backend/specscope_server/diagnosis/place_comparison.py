@@ -25,7 +25,7 @@ SHIFTS: Final = (-1, 1)
 
 _Print = tuple[float, Array]
 """rms of a row, and its projections [PROJECTIONS]."""
-_Key = tuple[str, str, int, str]
+Key = tuple[str, str, int, str]
 """(place, other, slot, after)."""
 
 
@@ -45,7 +45,7 @@ class Held:
             self.shifted[shift] += other.shifted[shift]
 
 
-def hold(rows: Iterable[HiddenRow]) -> dict[_Key, Held]:
+def hold(rows: Iterable[HiddenRow]) -> dict[Key, Held]:
     """Return the pairs that the rows of **one** request have; passes of other requests share no position."""
     named: dict[tuple[str, str, int], dict[int, _Print]] = {}
     passes: dict[tuple[int, str, str, int], dict[int, _Print]] = {}
@@ -63,7 +63,7 @@ def hold(rows: Iterable[HiddenRow]) -> dict[_Key, Held]:
     everywhere: dict[tuple[str, int], dict[int, _Print]] = {}
     for (place, _, slot), found in named.items():
         everywhere.setdefault((place, slot), {}).update(found)
-    held: dict[_Key, Held] = {}
+    held: dict[Key, Held] = {}
     for place, other in PAIRS:
         for (step, after, at, slot), mine in passes.items():
             if at != place:
@@ -79,7 +79,7 @@ def hold(rows: Iterable[HiddenRow]) -> dict[_Key, Held]:
     return held
 
 
-def conclude(held: Mapping[_Key, Held]) -> tuple[PlaceComparison, ...]:
+def conclude(held: Mapping[Key, Held]) -> tuple[PlaceComparison, ...]:
     """Return what is told of each pair of places; one of which no rows met has no entry."""
     found: list[PlaceComparison] = []
     for (place, other, slot, after), one in sorted(held.items()):

@@ -14,6 +14,7 @@ from specscope_server.store import rows as names
 from specscope_server.store.expectations import expected_of
 from specscope_server.store.extends import extends
 from specscope_server.store.facts import StoredEngine, load
+from specscope_server.store.place_evidence import place_evidence
 from specscope_server.store.ranks import rank_evidence
 from specscope_server.store.read_rollups import window_sums
 from specscope_server.store.reconcile import reconciliation
@@ -61,6 +62,7 @@ def evidence(
         requests=_at_least(engine.requests, arrived),
         window_requests=arrived,
         extends=extends(connection, engine_uid, start_ns),
+        places=place_evidence(connection, engine_uid, start_ns),
         dropped=engine.summed(names.DROPPED),
         hook_errors=engine.summed(names.HOOK_ERRORS),
         example_requests=_examples(connection, engine, start_ns, now_ns - window_ns),
