@@ -2,7 +2,8 @@
 
     PYTHONPATH=tests:tests/engines:tests/faults/blind .venv/bin/python -m measure exports [NAME ...]
 
-Kinds: ``exports``, ``starts``, ``patches``. One line each: acceptance length (1 + accepted drafts per verify
+Kinds: ``exports``, ``starts``, ``patches``, ``tree`` (patches on a tree), ``ranks`` (patches on two
+tensor-parallel ranks). One line each: acceptance length (1 + accepted drafts per verify
 step) of all prompts, of each domain, of the prompts asked again from the prefix cache, of the first verify
 step, with eight requests at once; and how many texts, one at a time and at once, are the target's own.
 """
@@ -15,13 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import patching
+from checkpoint import read, write
 from exports import EXPORTS, write_export
-from sglang_engine import CHAIN, Server, speculation
+from sglang_engine import CHAIN, TREE, Server, speculation
 from starts import STARTS
 from tiny_prompts import TINY, Reference, references
 
 NEW_TOKENS = 40
-HEALTHY = "healthy"
+SHAPES: dict[str, tuple[list[str], dict[str, str]]] = {
+    "patches": (speculation(CHAIN), {}),
+    "tree": (speculation(TREE), {}),
+    "ranks": ([*speculation(CHAIN), "--tp-size", "2"], {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}),
+}
+"""Arguments and environment of the engine that patches are laid on."""
 
 
 def prompts() -> dict[str, Reference]:
@@ -67,16 +74,30 @@ def measured(server: Server, name: str) -> str:
     return f"{name}: {numbers}; texts right {right}/{len(served)}"
 
 
-def own_start(name: str, arguments: list[str], environment: dict[str, str]) -> str:
+def own_start(
+    name: str, arguments: list[str], environment: dict[str, str], pushed: tuple[str, ...] = ()
+) -> str:
     with tempfile.TemporaryDirectory() as given:
         try:
             with Server(Path(given), arguments, environment) as server:
                 try:
+                    if pushed:
+                        print(measured(server, f"{name} (before)"), flush=True)
+                        push(server, Path(given) / "push", pushed)
                     return measured(server, name)
                 except Exception as error:
                     return f"{name}: {error!r}\n" + "\n".join(server.log.splitlines()[-12:])
         except AssertionError as error:
             return f"{name}: does not start: {str(error)[-1500:]}"
+
+
+def push(server: Server, folder: Path, endings: tuple[str, ...]) -> None:
+    """Update the engine from a checkpoint that has the target's tensors of these names alone."""
+    made = read(TINY / "target")
+    made.tensors = {name: one for name, one in made.tensors.items() if name.endswith(endings)}
+    write(made, TINY / "target", folder)
+    answer = server.post("/update_weights_from_disk", {"model_path": str(folder)})
+    print(f"update: {answer}", flush=True)
 
 
 def exported(name: str) -> str:
@@ -93,18 +114,20 @@ def started(name: str) -> str:
             (Path(folder) / file).write_text(text)
         draft = TINY / ("second/draft" if start.draft_of_the_other_pair else "draft")
         arguments = [one.format(folder=folder) for one in start.arguments]
-        return own_start(name, [*speculation(CHAIN, draft), *arguments], dict(start.environment))
+        return own_start(
+            name, [*speculation(CHAIN, draft), *arguments], dict(start.environment), start.pushed
+        )
 
 
-def patched(names: list[str], tree: tuple[str, ...] = CHAIN, more: tuple[str, ...] = ()) -> None:
+def patched(names: list[str], arguments: list[str], environment: dict[str, str]) -> None:
     """All in one engine, one after the other, healthy first and last."""
     with tempfile.TemporaryDirectory() as given:
         folder = Path(given)
         control = folder / "fault"
-        control.write_text(HEALTHY)
-        environment = {"PYTHONPATH": str(patching.plant(folder)), patching.CONTROL: str(control)}
-        with Server(folder, [*speculation(tree), *more], environment) as server:
-            for name in (HEALTHY, *names, HEALTHY):
+        control.write_text(patching.HEALTHY)
+        plugin = {"PYTHONPATH": str(patching.plant(folder)), patching.CONTROL: str(control)}
+        with Server(folder, arguments, plugin | environment) as server:
+            for name in (patching.HEALTHY, *names, patching.HEALTHY):
                 server.settle()
                 control.write_text(name)
                 try:
@@ -121,8 +144,8 @@ def patched(names: list[str], tree: tuple[str, ...] = CHAIN, more: tuple[str, ..
 
 def main() -> None:
     kind, *names = sys.argv[1:]
-    if kind == "patches":
-        patched(names or list(patching.faults()))
+    if kind in SHAPES:
+        patched(names or list(patching.faults()), *SHAPES[kind])
         return
     one = {"exports": exported, "starts": started}[kind]
     for name in names or list({"exports": EXPORTS, "starts": STARTS}[kind]):

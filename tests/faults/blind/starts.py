@@ -12,6 +12,8 @@ STEPS_FILE = "{folder}/steps.json"
 class Start:
     """``arguments`` come after those that switch speculation on; ``{folder}`` is a folder of the run's own,
     in which ``files`` are written first. ``draft_of_the_other_pair``: the draft is another target's.
+    ``pushed``: once the engine serves, it is told to update from a checkpoint that holds the target's own
+    tensors of which the names end so (``/update_weights_from_disk``).
     """
 
     name: str
@@ -21,6 +23,7 @@ class Start:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     draft_of_the_other_pair: bool = False
+    pushed: tuple[str, ...] = ()
 
 
 STARTS: dict[str, Start] = {
@@ -29,16 +32,17 @@ STARTS: dict[str, Start] = {
         Start(
             "no_steps_at_any_batch_size",
             "F01",
-            "The number of steps by batch size was meant for large batches, and allows none at size one "
-            "either: the draft is loaded and never asked.",
+            "The table of steps by batch size was written the wrong way round, none at small sizes and four "
+            "from 64 on: the draft is loaded and never asked.",
             ("--speculative-adaptive", "--speculative-adaptive-config", STEPS_FILE),
             {"SGLANG_SPEC_SKIP_ZERO_STEP_DRAFT_EXTEND": "1"},
-            {"steps.json": '{"1": {"candidate_steps": [0]}}'},
+            {"steps.json": '{"1": {"candidate_steps": [0]}, "64": {"candidate_steps": [4]}}'},
         ),
         Start(
-            "draft_of_another_target",
-            "F11",
-            "The path of the draft points at another model's: the shapes fit.",
+            "draft_of_another_training",
+            "F21",
+            "The target was trained anew and the draft was not: the path points at the draft of the other "
+            "version, of the same tokenizer and the same shapes.",
             draft_of_the_other_pair=True,
         ),
         Start(
@@ -46,6 +50,13 @@ STARTS: dict[str, Start] = {
             "F17",
             "The draft's attention window was set for a draft that was trained with one.",
             ("--speculative-draft-window-size", "8"),
+        ),
+        Start(
+            "update_reaches_the_draft",
+            "F21",
+            "A trainer that trains the MLPs alone pushes the target's. The engine loads the push into every "
+            "model it runs, and the draft's only layer has the names and shapes of the target's first.",
+            pushed=("mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"),
         ),
         Start(
             "simulation_left_on",
