@@ -90,8 +90,8 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     otlp_http.install(app, receiver)
     app.include_router(api)
     app.include_router(scraped.router)
-    app.include_router(alert_pages.router(store, evaluator.targets, settings.public_url))
-    app.include_router(pages.router(store, receiver.stats, judge_s=settings.judge_s))
+    alerting = alert_pages.router(store, evaluator.targets, settings.public_url)
+    app.include_router(pages.router(store, receiver.stats, judge_s=settings.judge_s, alerting=alerting))
     return app
 
 

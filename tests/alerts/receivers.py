@@ -20,6 +20,7 @@ class Got:
     path: str
     headers: dict[str, str]
     body: Any
+    raw: bytes
 
 
 class Receiver:
@@ -34,7 +35,7 @@ class Receiver:
             def do_POST(self) -> None:
                 raw = self.rfile.read(int(self.headers["Content-Length"]))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                receiver.got.append(Got(self.path, headers, json.loads(raw)))
+                receiver.got.append(Got(self.path, headers, json.loads(raw), raw))
                 receiver.arrived.release()
                 if hold is not None:
                     hold.wait(30)

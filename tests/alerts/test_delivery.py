@@ -34,9 +34,7 @@ class Bench:
         row = AlertRow(
             rule, "Silent path", self.uid, "tiny", state, "fc never ran.", self.clock(), self.clock()
         )
-        told = payload(
-            row, previous="ok", workspace="default", findings=[], base_url="http://scope:4318"
-        )
+        told = payload(row, previous="ok", workspace="default", findings=[], base_url="http://scope:4318")
         new = [NewDelivery(rule, self.uid, state, each.label, told) for each in (target, *also)]
         self.store.set_alerts([row], new)
 

@@ -59,7 +59,9 @@ def test_healthy_engine_is_ok_and_nobody_is_told(store: Store, clock: Clock) -> 
     assert store.findings("default") == []
 
 
-def test_seed_fault_fires_both_rules_at_once_and_is_told_once_with_its_cause(store: Store, clock: Clock) -> None:
+def test_seed_fault_fires_both_rules_at_once_and_is_told_once_with_its_cause(
+    store: Store, clock: Clock
+) -> None:
     Engine(store, clock).bypassed()
     Evaluator(store, [NEVER_SENT], clock=clock, base_url="http://scope:4318/").evaluate_now()
     assert states(store) == {"silent_path": "firing", "zero_acceptance": "firing"}

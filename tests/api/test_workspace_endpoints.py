@@ -14,7 +14,7 @@ import pytest
 from fastapi.routing import APIRoute
 from serverkit.live import Live, serving
 from specscope_server.web import routes as pages
-from storekit.everything import REFERENCE, RESPONSE, RID, TRACE, UID, Workspace, fill
+from storekit.everything import REFERENCE, RESPONSE, RID, SILENCE, TRACE, UID, Workspace, fill
 
 MINE = Workspace("mine", "oakwood", 48_170_976)
 THEIRS = Workspace("theirs", "birchwood", 92_530_408)
@@ -23,6 +23,8 @@ PATH: dict[str, str] = {
     "uid": UID,
     "reference_uid": REFERENCE,
     "name": "pages.css",
+    "rule": "silent_path",
+    "change": "1",
     "path": "x",
 }
 FILTERS: dict[str, tuple[dict[str, str], ...]] = {
@@ -45,6 +47,28 @@ COMPARING = {"/api/v1/requests/{uid}/reference", "/api/v1/engines/{engine_uid}/r
 """What answers with ratios alone."""
 OF_NONE = {"/api/v1/status", "/status", "/healthz", "/static/{name:path}", "/favicon.ico", "/{path:path}"}
 """What is of the server, not of a workspace. It must not show anything of one either."""
+CHANGING = {
+    ("post", "/api/v1/references"),
+    ("delete", "/api/v1/references/{reference_uid}"),
+    ("put", "/api/v1/expectations"),
+    ("delete", "/api/v1/expectations"),
+    ("post", "/api/v1/expectations/learn"),
+    ("put", "/api/v1/rules/{rule}"),
+    ("delete", "/api/v1/rules/{rule}"),
+    ("post", "/api/v1/silences"),
+    ("delete", "/api/v1/silences/{uid}"),
+    ("post", "/api/v1/alerts/acknowledge"),
+    ("post", "/api/v1/alerts/test"),
+    ("post", "/api/v1/deliveries/{delivery_id}/retry"),
+    ("post", "/alerts/rules"),
+    ("post", "/alerts/rules/{rule}"),
+    ("post", "/alerts/silences"),
+    ("post", "/alerts/silences/{uid}/end"),
+    ("post", "/alerts/on/{engine_uid}/{rule}/acknowledge"),
+    ("post", "/alerts/test"),
+    ("post", "/alerts/deliveries/{number}/retry"),
+}
+"""All that changes something; what is of alerts is tried out below."""
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +127,7 @@ def test_no_endpoint_shows_another_workspace(live: Live) -> None:
 
 def test_nothing_of_another_workspace_can_be_changed(live: Live) -> None:
     changing = {(method, path) for method, path in endpoints(live) if method not in ("get", "head")}
-    assert changing == {("post", "/api/v1/references"), ("delete", "/api/v1/references/{reference_uid}")}
+    assert changing == CHANGING
     url = f"/api/v1/references/{REFERENCE}"
     assert live.client.delete(url, params={"workspace": "third"}).status_code == 404
     for workspace in (MINE, THEIRS):
@@ -111,3 +135,34 @@ def test_nothing_of_another_workspace_can_be_changed(live: Live) -> None:
     assert live.client.delete(url, params={"workspace": MINE.name}).status_code < 300
     assert live.client.get(url, params={"workspace": MINE.name}).status_code == 404
     assert THEIRS.word in live.client.get(url, params={"workspace": THEIRS.name}).text
+
+
+def test_alerts_of_another_workspace_cannot_be_changed(live: Live) -> None:
+    """Rules, silences, states and notifications: named as another's, whatever is done from one's own."""
+
+    def state(of: Workspace) -> list[str]:
+        return [
+            live.client.get(f"/api/v1/{path}", params={"workspace": of.name}).text
+            for path in ("rules", "silences")
+        ] + [str(row.acknowledged_by) for row in live.store.alerts(of.name) if row.rule == "silent_path"]
+
+    before = state(THEIRS)
+    (theirs,) = [row.id for row in live.store.deliveries(THEIRS.name, 9) if row.rule == "silent_path"]
+    live.store.settle_delivery(theirs, error="gone", next_attempt=None)
+    own = {"workspace": MINE.name}
+    page = {"Origin": live.url}
+    asked = {"engine_uid": THEIRS.engine, "rule": "silent_path", "by": "me"}
+    answers = [
+        live.client.post("/api/v1/alerts/acknowledge", params=own, json=asked),
+        live.client.post(f"/api/v1/deliveries/{theirs}/retry", params=own, json={}),
+        live.client.post(
+            f"/alerts/on/{THEIRS.engine}/silent_path/acknowledge", params=own, data=asked, headers=page
+        ),
+        live.client.post(f"/alerts/deliveries/{theirs}/retry", params=own, data={"x": "y"}, headers=page),
+        live.client.delete(f"/api/v1/silences/{SILENCE}", params=own),
+        live.client.delete("/api/v1/rules/silent_path", params=own),
+    ]
+    assert [answer.status_code for answer in answers] == [404, 404, 303, 303, 200, 200]
+    assert state(THEIRS) == before
+    assert [row.status for row in live.store.deliveries(THEIRS.name, 9) if row.id == theirs] == ["failed"]
+    assert THEIRS.word in "".join(before)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from serverkit import otlp
 from serverkit.live import Live, serving
 from specscope import convention as c
+from specscope_server.api.alert_metrics import AlertMetrics
 from specscope_server.housekeeper import deleted_rows
 from specscope_server.ingest import reasons, scrape, workers
 from specscope_server.ingest.notes import MOST, Notes
 from specscope_server.ingest.refusal import RPC_CODES
 from specscope_server.ingest.stats import IngestStats
 from specscope_server.ingest.values import Tally
+from specscope_server.store import open_store
 from storekit import facts
+from storekit.everything import Workspace, fill
 
 REFERENCE = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -91,18 +95,22 @@ def test_a_scraper_gets_the_format_that_it_asks_for(live: Live) -> None:
     assert open_metrics.text.rstrip().endswith("# EOF")
 
 
-def test_every_metric_label_and_reason_is_documented() -> None:
+def test_every_metric_label_and_reason_is_documented(sqlite_url: str) -> None:
     stats = IngestStats()
+    store = open_store(sqlite_url)
+    fill(store, Workspace("default", "oakwood", 48_170_976), datetime.now(UTC))
+    found = list(AlertMetrics(store).collect())
+    store.close()
     deleted_rows(stats.registry)
     documented = dict(re.findall(r"^\| `(specscope_\w+)` \| \w+ \| (.*?) \|", REFERENCE, re.MULTILINE))
     named: dict[str, set[str]] = {}
-    for metric in stats.registry.collect():
+    for metric in [*stats.registry.collect(), *found]:
         name = metric.name + ("_total" if metric.type == "counter" else "")
         named[name] = {label for sample in metric.samples for label in sample.labels} - {"le"}
     assert set(documented) == set(named)
     stats.add("traces", rejecting("x: y is missing"), size=1)
     stats.refuse(503, "full")
-    for metric in stats.registry.collect():
+    for metric in [*stats.registry.collect(), *found]:
         for sample in metric.samples:
             name = metric.name + ("_total" if metric.type == "counter" else "")
             for label in set(sample.labels) - {"le"}:

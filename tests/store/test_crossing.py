@@ -41,6 +41,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "first_step": (0,),
     "steps": (200,),
     "limit": (100,),
+    "event_id": (1, 2),
     "cursor": (None,),
     "active": (True, False),
     "where": (

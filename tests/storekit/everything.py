@@ -6,12 +6,12 @@ Two workspaces told so share every id that can be shared: instance, process, req
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from specscope import hidden, reference_file
 from specscope.chunks import StepRow
 from specscope_server.diagnosis.model import Finding, Number
-from specscope_server.store.model import AlertRow, ExpectationRow, ExpectationScope
+from specscope_server.store.model import AlertRow, ExpectationRow, ExpectationScope, SilenceRow
 from specscope_server.store.port import NewDelivery, Store
 from specscope_server.store.told import LogBatch, RequestTotals, SpanBatch
 from specscope_server.store.values import engine_uid, to_ns
@@ -21,6 +21,7 @@ from storekit.references import IDS, file, passage, rows, states
 
 UID, TRACE, RID, RESPONSE = "5eed" * 8, "ab" * 16, "rid-shared", "answer-shared"
 REFERENCE = "5afe" * 4
+SILENCE = "5117" * 4
 SECONDS = 12
 """Before ``now`` that things happened."""
 
@@ -119,7 +120,15 @@ def fill(store: Store, mine: Workspace, now: datetime) -> None:
     store.replace_findings(mine.engine, [found], now)
     alert = AlertRow("silent_path", f"rule {word}", mine.engine, "", "firing", f"reason {word}", now, now)
     store.set_alerts(
-        [alert], [NewDelivery("silent_path", mine.engine, "firing", f"to {word}", {"text": word})]
+        [alert],
+        [NewDelivery("silent_path", mine.engine, "firing", f"to {word}", {"text": word})],
+        {(mine.engine, "silent_path"): {"findings": [], "state": f"evidence {word}"}},
+    )
+    store.acknowledge(mine.name, mine.engine, "silent_path", f"who {word}", "", now)
+    store.set_rule(mine.name, "silent_path", {"title": f"changed {word}"}, now)
+    until = now + timedelta(hours=1)
+    store.add_silence(
+        mine.name, SilenceRow(SILENCE, "", f"engine {word}", now, until, now, word, f"comment {word}")
     )
     blob = file(passage({hidden.FED: states(tokens=len(IDS))}, name=f"sequence {word}"))
     header, sequences = reference_file.read(blob.splitlines())

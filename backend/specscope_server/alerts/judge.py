@@ -71,7 +71,7 @@ def judge(setting: Setting, seen: Seen, before: Mapping[str, AlertRow], now: dat
     rows: dict[str, AlertRow] = {}
     for rule in mine:
         stored = before.get(rule.name)
-        reading = read(rule, mine, seen.of(rule.window_s), stored.memo if stored is not None else {})
+        reading = read(rule, setting.rules, seen.of(rule.window_s), stored.memo if stored is not None else {})
         readings[rule.name] = reading
         rows[rule.name] = step(rule, subject.engine_uid, subject.name, reading, stored, now)
     firing = {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from specscope_server.api.alert_metrics import AlertMetrics
 from specscope_server.api.common import PartsOf
 from specscope_server.ingest import scrape
+from specscope_server.store.port import StoreError
 
 PATH = "/metrics"
 router = APIRouter(include_in_schema=False)
@@ -17,6 +19,11 @@ def get_metrics(request: Request, parts: PartsOf) -> Response:
 
     Query parameters are ignored: a scraper may add its own.
     """
-    body, content_type = scrape.exposition(parts.receiver.stats, request.headers.get("accept", ""))
+    accept = request.headers.get("accept", "")
+    try:
+        body, content_type = scrape.exposition(parts.receiver.stats, accept, AlertMetrics(parts.store))
+    except StoreError:
+        # What the receivers refuse meanwhile must still be told: that is when somebody wants to know.
+        body, content_type = scrape.exposition(parts.receiver.stats, accept)
     # Not by ``media_type``: Starlette would add a second charset.
     return Response(body, headers={"Content-Type": content_type, "Cache-Control": "no-store"})

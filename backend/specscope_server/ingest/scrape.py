@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from prometheus_client import CollectorRegistry, multiprocess
+from prometheus_client import CollectorRegistry, Metric, multiprocess
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from specscope_server.ingest import workers
 from specscope_server.ingest.notes import Note
@@ -73,10 +74,23 @@ def _registry(stats: IngestStats) -> CollectorRegistry:
     return registry
 
 
-def exposition(stats: IngestStats, accept: str) -> tuple[bytes, str]:
-    """Return all metrics as (body, content type), in the format that ``accept`` asks for."""
+class _Together(Collector):
+    """Several collectors as one: those of the database are no worker's own and in no shared file."""
+
+    def __init__(self, *parts: Collector) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterator[Metric]:
+        for part in self._parts:
+            yield from part.collect()
+
+
+def exposition(stats: IngestStats, accept: str, *more: Collector) -> tuple[bytes, str]:
+    """Return all metrics, and those of ``more``, as (body, content type), in the format of ``accept``."""
     encode, content_type = choose_encoder(accept)
-    return encode(_registry(stats)), content_type
+    together = CollectorRegistry()
+    together.register(_Together(_registry(stats), *more))
+    return encode(together), content_type
 
 
 def read(stats: IngestStats) -> Ingest:

@@ -45,13 +45,18 @@ def router(
     counted: IngestStats | None = None,
     *,
     judge_s: float = JUDGE_S,
+    alerting: APIRouter | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> APIRouter:
     """Return the routes of the dashboard over ``store``, and over what the receivers ``counted``.
 
+    ``alerting`` are those of :mod:`specscope_server.web.alert_routes`, unless told otherwise without an
+    address to notify.
+
     Include it last: it answers every other GET with a page that says there is none.
     """
     routes = APIRouter(include_in_schema=False)
+    routes.routes.extend((alerting or alert_routes.router(store)).routes)
     ingest = IngestStats() if counted is None else counted
 
     def show(ask: Request, name: str, view: object, title: str, **more: Any) -> Response:
