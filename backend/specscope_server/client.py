@@ -42,6 +42,11 @@ class Client:
         """Return what the server answers to a body of JSON."""
         return self._ask(method, path, params={"workspace": self._workspace}, json=body)
 
+    def delete(self, path: str, **parameters: Any) -> Any:
+        """Return what ``DELETE path`` answers; parameters that are ``None`` are left out."""
+        asked = {"workspace": self._workspace} | parameters
+        return self._ask("DELETE", path, params={name: v for name, v in asked.items() if v is not None})
+
     def pages(self, path: str, most: int, **parameters: Any) -> Iterator[dict[str, Any]]:
         """Yield the items of a paged list, ``most`` of them at most."""
         cursor: str | None = None

@@ -166,3 +166,21 @@ def test_alerts_of_another_workspace_cannot_be_changed(live: Live) -> None:
     assert state(THEIRS) == before
     assert [row.status for row in live.store.deliveries(THEIRS.name, 9) if row.id == theirs] == ["failed"]
     assert THEIRS.word in "".join(before)
+
+
+def test_no_expectation_of_another_workspace_can_be_changed(live: Live) -> None:
+    url = "/api/v1/expectations"
+    (theirs,) = live.get(url, workspace=THEIRS.name)["items"]
+    scope = {name: theirs[name] for name in ("engine", "model", "workload")}
+    assert live.client.delete(url, params=scope | {"workspace": MINE.name}).status_code == 404
+    said = scope | {"per_position": [0.9], "who": "me", "workload": ""}
+    assert live.client.put(url, params={"workspace": MINE.name}, json=said).status_code == 200
+    learn = {
+        "engine_uid": THEIRS.engine,
+        "who": "me",
+        "since": "2026-01-01T00:00:00Z",
+        "until": theirs["said"],
+    }
+    refused = live.client.post(f"{url}/learn", params={"workspace": MINE.name}, json=learn)
+    assert refused.status_code == 404 and THEIRS.word not in refused.text
+    assert live.get(url, workspace=THEIRS.name)["items"] == [theirs]

@@ -32,7 +32,9 @@ def chain(chances: Sequence[float], steps: int, seed: int = 0) -> tuple[tuple[in
 
 def promised(positions: tuple[tuple[int, int], ...], one: Expectation | None = None) -> Evidence:
     given = one or Expectation("declared", PROMISED, who="ann")
-    return replace(HEALTHY, positions=positions, expectation=given)
+    steps, accepted = positions[0][0], sum(n for _, n in positions)
+    served = counts(steps, accepted, steps - positions[0][1], len(positions))
+    return replace(HEALTHY, positions=positions, expectation=given, counts=served)
 
 
 class TestOdds:
@@ -92,7 +94,7 @@ class TestExpectation:
         assert isinstance(found, Finding)
         assert (found.kind, found.confidence, found.fault_class) == ("expectation", "observation", "")
         assert "declared by ann" in found.sentence and "names no cause" in found.sentence
-        assert "less than 1 in a" in found.sentence and "position 0" in found.sentence
+        assert "less than 1 in a" in found.sentence and "position 1" in found.sentence
 
     def test_few_steps_prove_nothing(self) -> None:
         assert expectation.judge(promised(chain((0.4, 0.5, 0.5, 0.5), 60)), ()) is CLEAR
@@ -114,6 +116,16 @@ class TestExpectation:
         assert isinstance(found, Finding) and "for context=64-127" in found.sentence
         elsewhere = replace(evidence, slices=(replace(slices[0], value="8-15"),))
         assert isinstance(expectation.judge(elsewhere, ()), Unknown)
+
+    def test_a_slice_that_is_not_counted_by_position_is_held_at_the_first(self) -> None:
+        one = Expectation("declared", PROMISED, workload="temperature=0")
+        evidence = replace(
+            HEALTHY,
+            workload_expectations=(one,),
+            slices=(Slice("temperature", "0", counts(2000, 500, 1600)),),
+        )
+        found = expectation.judge(evidence, ())
+        assert isinstance(found, Finding) and "position 1: 20.0% of 2000" in found.sentence
 
     def test_a_certain_cause_is_its_root(self) -> None:
         cause = Finding("fc_bypassed", "F04", "critical", "certain", "Fc bypassed", "", ())

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from specscope import convention as c
+from specscope.rollup import Counts
 
 from specscope_server.diagnosis import facts
 from specscope_server.diagnosis.engine_evidence import Expectation
@@ -34,6 +35,7 @@ MIN_LOST: Final = 0.15
 MIN_STEPS: Final = 200
 """Verify steps from which a floor is held against the acceptance length."""
 LOG_ALPHA: Final = math.log(ALPHA)
+LN_10: Final = math.log(10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +45,15 @@ class Answer:
     expectation: Expectation
     held: Held | None
     steps: int
+    length: float | None = None
+    """Acceptance length of all positions; of a slice that is not counted by position ``held`` knows one."""
 
     @property
     def below_floor(self) -> bool:
         """Say whether the acceptance length is under the floor, over enough steps."""
         floor = self.expectation.floor
         return (
-            floor is not None
-            and self.held is not None
-            and self.steps >= MIN_STEPS
-            and self.held.length < floor
+            floor is not None and self.length is not None and self.steps >= MIN_STEPS and self.length < floor
         )
 
     @property
@@ -67,10 +68,12 @@ def answers(evidence: Evidence) -> list[Answer]:
     """Return every expectation that holds of the engine with what is served of it."""
     found: list[Answer] = []
     if evidence.expectation is not None:
-        found.append(_answer(evidence, evidence.expectation, evidence.positions))
-    sliced = {f"{one.dimension}={one.value}": one.positions for one in evidence.slices}
+        found.append(_answer(evidence, evidence.expectation, evidence.positions, evidence.counts))
+    sliced = {f"{one.dimension}={one.value}": one for one in evidence.slices}
     for one in evidence.workload_expectations:
-        found.append(_answer(evidence, one, sliced.get(one.workload, ())))
+        of = sliced.get(one.workload)
+        positions = () if of is None else of.positions or first_position(of.counts)
+        found.append(_answer(evidence, one, positions, None if of is None else of.counts))
     return found
 
 
@@ -107,15 +110,25 @@ def odds_sentence(held: Held) -> str:
         return "No position is accepted less often than promised."
     return (
         f"If the draft were as good as promised, chance alone would show so little with odds of"
-        f" {odds_words(odds)} (worst at position {place.position}: {place.served:.1%} of"
+        f" {odds_words(odds)} (worst at position {place.position + 1}: {place.served:.1%} of"
         f" {place.reached}, promised {place.promised:.1%})."
     )
 
 
-def _answer(evidence: Evidence, one: Expectation, positions: Sequence[tuple[int, int]]) -> Answer:
+def first_position(counts: Counts) -> tuple[tuple[int, int], ...]:
+    """Return [drafted, accepted] of position 0 of a slice that is not counted by position."""
+    drafted = counts.steps - counts.undrafted_steps
+    return ((drafted, drafted - counts.zero_steps),) if drafted > 0 else ()
+
+
+def _answer(
+    evidence: Evidence, one: Expectation, positions: Sequence[tuple[int, int]], counts: Counts | None
+) -> Answer:
     requests = max(evidence.window_requests.get(c.KIND_USER, 0), 1)
     steps = positions[0][0] if positions else 0
-    return Answer(one, hold(positions, one.per_position, steps / requests), steps)
+    held = hold(positions, one.per_position, steps / requests)
+    length = (counts.accepted + counts.bonus) / counts.steps if counts is not None and counts.steps else None
+    return Answer(one, held, steps, length)
 
 
 def _finding(evidence: Evidence, found: tuple[Finding, ...], worst: Answer, held: Held) -> Finding:
@@ -144,7 +157,7 @@ def _finding(evidence: Evidence, found: tuple[Finding, ...], worst: Answer, held
             Number("acceptance length", round(held.length, 3), round(held.promised, 3), "tokens", place),
             *(
                 Number(
-                    f"accepted at position {one.position}, of those that reached it",
+                    f"accepted at position {one.position + 1}, of those that reached it",
                     round(one.served, 4),
                     round(one.promised, 4),
                     "",
