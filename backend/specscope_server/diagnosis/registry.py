@@ -10,17 +10,24 @@ from typing import Final
 from specscope_server.diagnosis import (
     aux_layers,
     carry_broken,
+    cliff,
     collapse,
+    context_decay,
+    draft_kv_stale,
     draft_silent,
     drift,
     expectation,
     facts,
     fc_bypassed,
     fed_states_differ,
+    prefix_draft_kv,
     rank_divergence,
+    recurrent_state,
+    row_or_graph_stale,
     shifted,
     too_good,
     totals_differ,
+    verify_wrong,
     zero_acceptance,
 )
 from specscope_server.diagnosis.model import CERTAIN, Diagnosis, Evidence, Finding, State
@@ -30,10 +37,19 @@ from specscope_server.diagnosis.verdict import Rule, Unknown
 RULES: Final = (
     Rule(draft_silent.KIND, draft_silent.judge),
     Rule(fc_bypassed.KIND, fc_bypassed.judge),
+    # Before wrong layers, which it looks like: it asks for a target that carries a state, they for nothing.
+    Rule(recurrent_state.KIND, recurrent_state.judge),
     Rule(aux_layers.KIND, aux_layers.judge),
     Rule(fed_states_differ.KIND, fed_states_differ.judge),
     Rule(carry_broken.KIND, carry_broken.judge),
     Rule(shifted.KIND, shifted.judge),
+    # By slices: what the scheduler decides first, since no prompt can be its cause.
+    Rule(row_or_graph_stale.KIND, row_or_graph_stale.judge),
+    Rule(prefix_draft_kv.KIND, prefix_draft_kv.judge),
+    Rule(draft_kv_stale.KIND, draft_kv_stale.judge),
+    Rule(cliff.KIND, cliff.judge),
+    Rule(context_decay.KIND, context_decay.judge),
+    Rule(verify_wrong.KIND, verify_wrong.judge),
     # What acceptance did and should have done, before that there is none.
     Rule(collapse.KIND, collapse.judge),
     Rule(drift.KIND, drift.judge),

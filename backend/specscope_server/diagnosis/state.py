@@ -11,7 +11,7 @@ from typing import Final
 
 from specscope import convention as c
 
-from specscope_server.diagnosis import facts, sprt, zero_acceptance
+from specscope_server.diagnosis import facts, sprt, workload, zero_acceptance
 from specscope_server.diagnosis.model import CERTAIN, Evidence, Finding, State
 
 HEALTHY: Final = "healthy"
@@ -78,10 +78,12 @@ def _measured(evidence: Evidence) -> State | None:
         if watched
         else "but no boundary of its path can be observed, so only the acceptance speaks"
     )
+    differs = workload.sentence(evidence)
     return State(
         HEALTHY,
         f"The draft helps: acceptance length {zero_acceptance.acceptance_length(counts):.2f} over"
-        f" {counts.steps} verify steps {facts.window_text(evidence)}; {path}.",
+        f" {counts.steps} verify steps {facts.window_text(evidence)}; {path}."
+        + (f" {differs}" if differs else ""),
     )
 
 

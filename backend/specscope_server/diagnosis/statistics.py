@@ -119,15 +119,15 @@ def log_evidence(a: Share, b: Share, floor: float = 0.0) -> float:
     if a.of <= 0 or b.of <= 0 or a.value - b.value <= floor:
         return 0.0
     # The least product is on the border p_a = p_b + floor, and convex along it.
-    low, high = 0.0, 1.0 - floor
+    low, high = _EDGE, 1.0 - floor - _EDGE
     for _ in range(_ROUNDS):
-        left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        if _surprise(a, left + floor) + _surprise(b, left) < _surprise(a, right + floor) + _surprise(
-            b, right
+        step = _GOLDEN * (high - low)
+        if _rest(a, high - step + floor) + _rest(b, high - step) < _rest(a, low + step + floor) + _rest(
+            b, low + step
         ):
-            high = right
+            high = low + step
         else:
-            low = left
+            low = high - step
     p = (low + high) / 2
     return max(_surprise(a, p + floor) + _surprise(b, p), 0.0)
 
@@ -164,4 +164,9 @@ def _surprise(share: Share, p: float) -> float:
     p = min(max(p, _EDGE), 1 - _EDGE)
     misses = share.of - share.hits
     mixture = math.lgamma(share.hits + 1) + math.lgamma(misses + 1) - math.lgamma(share.of + 2)
-    return mixture - share.hits * math.log(p) - misses * math.log(1 - p)
+    return mixture + _rest(share, p)
+
+
+def _rest(share: Share, p: float) -> float:
+    """Return the part of ln M that depends on p; ``p`` is in (0, 1)."""
+    return -share.hits * math.log(p) - (share.of - share.hits) * math.log(1 - p)

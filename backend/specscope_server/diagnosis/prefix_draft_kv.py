@@ -1,0 +1,57 @@
+"""F16: requests that reuse a cached prefix are bad, cold ones good: only the target's cache was restored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from specscope import convention as c
+from specscope.rollup import CACHED
+
+from specscope_server.diagnosis import facts, slice_compare
+from specscope_server.diagnosis.model import SUSPECTED, WARNING, Evidence, Finding, Ruled
+from specscope_server.diagnosis.slice_compare import BETWEEN
+from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
+
+KIND: Final = "prefix_draft_kv"
+FAULT: Final = "F16"
+
+
+def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
+    """Say whether a cached prefix costs the draft its benefit."""
+    values = slice_compare.by_value(evidence, CACHED)
+    cold, cached = values.get("miss"), values.get("hit")
+    if cold is None or cached is None:
+        return Unknown(f"all requests {facts.window_text(evidence)} were of one kind, cached or cold")
+    why = slice_compare.too_little(evidence, cold, cached)
+    if why:
+        return Unknown(why)
+    worse = slice_compare.worse(
+        evidence, CACHED, ("a cold prompt", cold), ("a cached prefix", cached), BETWEEN
+    )
+    if worse is None:
+        return CLEAR
+    excuse = slice_compare.traffic_explains(evidence, worse)
+    if excuse:
+        return Unknown(f"{worse.words}, but {excuse}: it may be the traffic")
+    return Finding(
+        kind=KIND,
+        fault_class=FAULT,
+        severity=WARNING,
+        confidence=SUSPECTED,
+        title="Requests with a cached prefix are bad",
+        sentence=(
+            f"{facts.window_text(evidence).capitalize()} {worse.words}. The engine seems to restore the"
+            " target's cache of a known prefix without the draft's own, so the draft does not see the prompt."
+        ),
+        numbers=(*worse.numbers(evidence), *facts.examples(evidence)),
+        ruled_out=(
+            Ruled("a draft that is broken everywhere", f"cold requests: {worse.good_share.value:.0%}"),
+        ),
+        next_check="A/B: flush the prefix cache (SGLang: POST /flush_cache) and send the very same prompt"
+        " twice: accepted when cold and refused when cached proves it, both refused means the prompts"
+        " differ (F23)",
+        fix="Serve without the prefix cache (SGLang: --disable-radix-cache) until the engine restores the"
+        " draft's cache with the target's.",
+        boundary=c.DRAFT_EXTEND,
+        root=slice_compare.root(found),
+    )
