@@ -18,7 +18,7 @@ from typing import Final
 from specscope import convention as c
 from specscope import hidden
 
-from specscope_server.diagnosis import deviation, facts, sprt, zero_acceptance
+from specscope_server.diagnosis import deviation, facts, sprt, statistics, zero_acceptance
 from specscope_server.diagnosis.hidden_evidence import HiddenEvidence
 from specscope_server.diagnosis.model import (
     CERTAIN,
@@ -59,8 +59,6 @@ ERRORS: Final = 3.0
 ERRORS_ALONE: Final = 5.7
 """Standard errors where nothing else speaks: one false alarm in 1e8 looks, as 100 engines give in some
 months (8640 windows a day each)."""
-DEPENDENCE: Final = 2.0
-"""Steps of one request are alike: counts are taken for this many times fewer trials."""
 _ROOTS: Final = ("draft_silent", "fc_bypassed", "weights_missing", "weights_not_finite")
 
 
@@ -71,13 +69,15 @@ class Collapse:
     first: float
     second: float
     drafted: int
+    effect: float
+    """How many steps tell as much as one independent step: those of one request are alike."""
 
     def clear(self, ratio: float, errors: float) -> bool:
         """Say whether the second is below ``ratio`` times the first by this many standard errors."""
         reached = self.first * self.drafted
         if min(self.drafted, reached) < 1 or self.first <= 0:
             return False
-        variance = DEPENDENCE * (
+        variance = self.effect * (
             self.second * (1 - self.second) / reached
             + ratio**2 * self.first * (1 - self.first) / self.drafted
             + 1 / reached**2
@@ -115,7 +115,9 @@ def collapse(evidence: Evidence) -> Collapse | None:
     (drafted, accepted), (_, second) = evidence.positions[:2]
     if not drafted or not accepted or accepted > drafted or second > accepted:
         return None
-    return Collapse(accepted / drafted, second / accepted, drafted)
+    users = evidence.window_requests.get(c.KIND_USER, 0)
+    effect = statistics.design_effect(drafted / max(users, 1))
+    return Collapse(accepted / drafted, second / accepted, drafted, effect)
 
 
 def _carry(evidence: Evidence) -> Sequence[HiddenEvidence]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from specscope import convention as c
 
-from specscope_server.diagnosis import facts
+from specscope_server.diagnosis import facts, length_limit
+from specscope_server.diagnosis.length_limit import Limit
 from specscope_server.diagnosis.model import (
     CERTAIN,
     CRITICAL,
@@ -30,6 +31,11 @@ MIN_EXPECTED = 4
 F01 = "F01"
 F02 = "F02"
 F03 = "F03"
+ONE_ID = 0.98
+"""Share of all proposed ids that are one id, from which on they are filler; real drafts repeat a line break
+or a space for a while, never nearly always."""
+MIN_FILLER_STEPS = 64
+"""Steps whose proposals must have been looked at before their ids are called filler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,8 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
     short = next((line for line in path.lines if line.short), None)
     if short is not None:
         return _partial(evidence, path, short)
+    if not path.forwards and _filler(evidence) is not None:
+        return _filler_alone(evidence, path)
     if path.propose is None or path.verify is None:
         missing = c.DRAFT_PROPOSE if path.propose is None else c.TARGET_VERIFY
         return Unknown(facts.why_no_line(evidence, missing))
@@ -188,8 +196,32 @@ def _contradiction(evidence: Evidence, silence: _Silence) -> Number | None:
     return None
 
 
+def _filler(evidence: Evidence) -> Number | None:
+    """Return the one id that nearly all proposals are; ``None``: they are several, or were not looked at."""
+    ids = evidence.steps.ids
+    if ids is None or ids.steps < MIN_FILLER_STEPS or ids.same_mode is None or ids.same_mode < ONE_ID:
+        return None
+    return Number(
+        f"share of proposed ids that are {ids.mode_id}", round(ids.same_mode, 4), f"< {ONE_ID:g}", "",
+        facts.link(evidence, c.DRAFT_PROPOSE),
+    )  # fmt: skip
+
+
+def _limit_numbers(evidence: Evidence, limit: Limit) -> tuple[Number, ...]:
+    place = facts.link(evidence)
+    return (
+        Number(f"drafts accepted in contexts from {limit.start} tokens on ({limit.steps_above} steps)", 0,
+               "some", "drafts", place),
+        Number(f"drafts accepted in shorter contexts ({limit.steps_below} steps)", limit.accepted, None,
+               "drafts", place),
+    )  # fmt: skip
+
+
 def _numbers(evidence: Evidence, path: _Path) -> list[Number]:
     numbers = [facts.crossings(evidence, line) for line in path.lines]
+    filler, limit = _filler(evidence), length_limit.find(evidence)
+    numbers += [filler] if filler is not None else []
+    numbers += _limit_numbers(evidence, limit) if limit is not None else ()
     if evidence.counts is not None:
         numbers.append(
             Number(
@@ -246,19 +278,54 @@ def _finding(evidence: Evidence, path: _Path, silence: _Silence) -> Finding:
 
 def _partial(evidence: Evidence, path: _Path, short: facts.Line) -> Finding:
     fault = {c.DRAFT_PROPOSE: F01, c.TARGET_VERIFY: F03}.get(short.boundary, F02)
+    limit = length_limit.find(evidence)
+    # A boundary that is missed in some passes, and a length from which on nothing is accepted: by accident
+    # these do not come together.
+    proven = limit is not None and not evidence.hook_errors
+    where = (
+        ""
+        if limit is None
+        else f" They are the long contexts: from {limit.start} tokens on no draft is accepted in"
+        f" {limit.steps_above} verify steps"
+        + (f", {limit.undrafted} of which drafted nothing" if limit.undrafted else "")
+        + f", below {limit.accepted} are in {limit.steps_below}."
+    )
     return Finding(
         kind=KIND,
         fault_class=fault,
         severity=WARNING,
-        confidence=SUSPECTED,
-        title="Draft silent in some passes",
+        confidence=CERTAIN if proven else SUSPECTED,
+        title="Draft silent in some passes" if limit is None else "Draft silent in long contexts",
         sentence=(
             f"{short.boundary} was crossed {short.observed} of {short.expected} times {short.span}: in some"
-            " passes the draft takes no part, so those gain nothing from speculation."
+            f" passes the draft takes no part, so those gain nothing from speculation.{where}"
         ),
         numbers=(*_numbers(evidence, path), *facts.examples(evidence)),
         next_check="Filter the requests by the flag 'gap' and compare their prompt lengths and batch sizes"
         " with complete ones: a limit shows as a boundary between the two groups",
         fix="Raise the limit that skips the draft, or accept it if it was set on purpose.",
         boundary=short.boundary,
+    )
+
+
+def _filler_alone(evidence: Evidence, path: _Path) -> Finding:
+    """Where the draft's forward cannot be observed, one constant id is the only trace of a skipped draft."""
+    ids = evidence.steps.ids
+    return Finding(
+        kind=KIND,
+        fault_class=F02,
+        severity=WARNING,
+        confidence=SUSPECTED,
+        title="The draft proposes one and the same id",
+        sentence=(
+            f"Practically all that is proposed is the id {ids.mode_id if ids else ''}: either the draft is"
+            " skipped and filler is proposed in its place, or its output is the same whatever it reads. Its"
+            " own forward cannot be observed here, so that which of both is open."
+        ),
+        numbers=(*_numbers(evidence, path), *facts.examples(evidence)),
+        next_check="Look at the draft's hidden states (detail steps): values that are not finite give one"
+        " constant id as well; A/B: one short prompt (under 100 tokens) alone",
+        fix="Find why the draft's forward is skipped; often the sequence is longer than the draft's"
+        " max_position_embeddings, or a length option of the engine. Raise it or use another draft.",
+        boundary=c.DRAFT_FORWARD,
     )

@@ -14,6 +14,7 @@ import shlex
 from dataclasses import dataclass
 
 from specscope import convention as c
+from specscope import hidden
 
 from specscope_server.diagnosis import facts
 from specscope_server.diagnosis.model import (
@@ -33,6 +34,9 @@ KIND = "fc_bypassed"
 FAULT = "F04"
 MIN_PASSES = 4
 """Target-fed passes that a bypass needs when nothing but the ledger shows it; one is enough with a width."""
+EMPTY_SHARE = 0.5
+STALE_LOOKS = 16
+"""Looks of exactly the same size at which a buffer is not refilled: sizes of states differ between steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
             return Unknown(f"only {fc.expected} target-fed passes so far")
         return _bypassed(evidence, fc, widths)
     if widths.wrong and fc.graph:
-        return _stale_buffer(evidence, fc, widths)
+        return _stale_buffer(evidence, fc, widths, _empty_input(evidence))
     # A pass that never fed the draft skipped no fc: that is a silent draft, another finding.
     fed = fc.expected if extend is None else extend.observed
     if fc.short and fc.observed < fed:
@@ -224,20 +228,37 @@ def _ruled_out(evidence: Evidence, widths: _Widths) -> tuple[Ruled, ...]:
     return tuple(ruled)
 
 
-def _stale_buffer(evidence: Evidence, fc: facts.Line, widths: _Widths) -> Finding:
+def _empty_input(evidence: Evidence) -> Number | None:
+    """Return what shows that fc's input was not filled inside graphs: rows of zeros, or one row all along.
+
+    A target's states are never exactly zero, nor all equal in different steps.
+    """
+    for one in evidence.hidden:
+        if one.place != hidden.FC_IN or one.mode != c.GRAPH or one.rows < MIN_PASSES:
+            continue
+        place = facts.link(evidence, c.DRAFT_FC)
+        if (one.zero_share or 0.0) >= EMPTY_SHARE:
+            return Number("share of zero rows that fc takes in inside graphs", one.zero_share, 0, "", place)
+        if one.levelled >= STALE_LOOKS and one.deviation == 0.0:
+            name = f"octaves between the sizes of what fc takes in over {one.levelled} looks inside graphs"
+            return Number(name, 0.0, "above 0", "octaves", place)
+    return None
+
+
+def _stale_buffer(evidence: Evidence, fc: facts.Line, widths: _Widths, empty: Number | None) -> Finding:
     one = widths.wrong[0]
     return Finding(
         kind=KIND,
         fault_class=FAULT,
         severity=CRITICAL,
-        confidence=SUSPECTED,
+        confidence=SUSPECTED if empty is None else CERTAIN,
         title="fc runs on a stale graph buffer",
         sentence=(
             f"The draft was handed {one.fed_width} numbers a token but its fc takes {one.fc_in}, and still fc"
             f" ran, {fc.graph} times inside a captured graph. The engine seems to skip the copy into the"
             " graph's buffer, so that fc works on old or empty rows."
         ),
-        numbers=_numbers(evidence, fc, widths),
+        numbers=(*((empty,) if empty is not None else ()), *_numbers(evidence, fc, widths)),
         ruled_out=_ruled_out(evidence, widths),
         next_check="A/B: start the engine with --disable-cuda-graph and send the same prompts; if fc is then"
         " never crossed on target-fed passes, the bypass is proven",
