@@ -22,9 +22,11 @@ from specscope_server.diagnosis.relative_error import NOTHING, Array, Sums
 PAIRS: Final = ((hidden.FED, hidden.AUX_CAPTURE), (hidden.CARRY, hidden.FC_OUT))
 """(place, other): what the draft was fed and what was packed for it; what it hands on and what it took in."""
 SHIFTS: Final = (-1, 1)
+_MOST: Final = 128 * hidden.PER_OCTAVE
+"""Level of the largest float32; :data:`hidden.NO_LEVEL` is that of the smallest."""
 
-_Print = tuple[float, Array]
-"""rms of a row, and its projections [PROJECTIONS]."""
+_Numbers = tuple[Array, Array]
+"""rms of rows [n], NaN where it is not finite, and their projections [n, PROJECTIONS]."""
 Key = tuple[str, str, int, str]
 """(place, other, slot, after)."""
 
@@ -45,37 +47,55 @@ class Held:
             self.shifted[shift] += other.shifted[shift]
 
 
+@dataclass(slots=True)
+class _Rows:
+    """Rows of one place and slot as they come; ``keys`` has (engine step, after, position) of each."""
+
+    keys: list[tuple[int, str, int]] = field(default_factory=list[tuple[int, str, int]])
+    levels: list[int] = field(default_factory=list[int])
+    fingerprints: list[int] = field(default_factory=list[int])
+    zeros: list[bool] = field(default_factory=list[bool])
+
+    def take(self, row: HiddenRow) -> None:
+        """Add a row of the wire; one that makes no sense is left out."""
+        levels, fingerprints = row.levels or (), row.fingerprints or ()
+        if len(fingerprints) != len(levels) * hidden.PROJECTIONS or any(abs(n) > _MOST for n in levels):
+            return
+        # No level means all zero, or not finite; here every one of them is told to be the former.
+        unknown = sum(level == hidden.NO_LEVEL for level in levels)
+        zero = unknown > 0 and unknown == row.zero_rows
+        self.keys += [(row.step, row.after, row.position + index) for index in range(len(levels))]
+        self.zeros += [zero and level == hidden.NO_LEVEL for level in levels]
+        self.levels += levels
+        self.fingerprints += fingerprints
+
+    def numbers(self) -> _Numbers:
+        """Return all rows in one array: restored one by one they would take ten times as long."""
+        rms, projections = hidden.restore(self.levels, self.fingerprints)
+        zero = np.array(self.zeros, dtype=bool)
+        return np.where(zero, 0.0, rms), np.where(zero[:, None], 0.0, projections)
+
+
 def hold(rows: Iterable[HiddenRow]) -> dict[Key, Held]:
     """Return the pairs that the rows of **one** request have; passes of other requests share no position."""
-    named: dict[tuple[str, str, int], dict[int, _Print]] = {}
-    passes: dict[tuple[int, str, str, int], dict[int, _Print]] = {}
-    shared: list[HiddenRow] = []
+    found: dict[tuple[str, int], _Rows] = {}
+    held: dict[Key, Held] = {}
     for row in rows:
         if row.source != c.TARGET_FED or row.draft_step:
             continue
-        if row.same_as is not None:
-            shared.append(row)
+        if row.same_as is None:
+            found.setdefault((row.place, row.slot), _Rows()).take(row)
             continue
-        found = _prints(row)
-        passes.setdefault((row.step, row.after, row.place, row.slot), {}).update(found)
-        # A row of the token before may be of an earlier pass, and there the newest pass counts.
-        named.setdefault((row.place, row.after, row.slot), {}).update(found)
-    everywhere: dict[tuple[str, int], dict[int, _Print]] = {}
-    for (place, _, slot), found in named.items():
-        everywhere.setdefault((place, slot), {}).update(found)
-    held: dict[Key, Held] = {}
-    for place, other in PAIRS:
-        for (step, after, at, slot), mine in passes.items():
-            if at != place:
-                continue
-            theirs = passes.get((step, after, other, slot), {})
-            one = held.setdefault((place, other, slot, after), Held())
-            one.add(_held(mine, theirs, everywhere.get((other, slot), {})))
-    for row in shared:
         for place, other in PAIRS:
             # Which of two places the numbers are told at is of no meaning.
             if {row.place, row.same_as} == {place, other}:
                 held.setdefault((place, other, row.slot, row.after), Held()).same += row.rows
+    for place, other in PAIRS:
+        for (at, slot), mine in found.items():
+            theirs = found.get((other, slot))
+            if at == place and theirs is not None:
+                for after, one in _held(mine, theirs).items():
+                    held.setdefault((place, other, slot, after), Held()).add(one)
     return held
 
 
@@ -105,35 +125,30 @@ def conclude(held: Mapping[Key, Held]) -> tuple[PlaceComparison, ...]:
     return tuple(found)
 
 
-def _prints(row: HiddenRow) -> dict[int, _Print]:
-    """Return the fingerprints of a row of the wire by position; what makes no sense in it is left out."""
-    try:
-        rms, projections = hidden.restore(row.levels or [], row.fingerprints or [])
-    except ValueError:
-        return {}
-    if row.zero_rows and row.zero_rows == sum(level == hidden.NO_LEVEL for level in row.levels or ()):
-        empty = np.isnan(rms)
-        rms, projections = np.where(empty, 0.0, rms), np.where(empty[:, None], 0.0, projections)
-    return {
-        row.position + index: (float(level), each)
-        for index, (level, each) in enumerate(zip(rms, projections, strict=True))
-        if np.isfinite(level)
-    }
+def _held(mine: _Rows, theirs: _Rows) -> dict[str, Held]:
+    """Return the pairs of two places by the kind of pass."""
+    own, its = mine.numbers(), theirs.numbers()
+    # A row of the token before may be of an earlier pass, and there the newest one counts.
+    newest = {position: index for index, (_, _, position) in enumerate(theirs.keys)}
+    same_pass = {key: index for index, key in enumerate(theirs.keys)}
+    found: dict[str, Held] = {}
+    for after in dict.fromkeys(after for _, after, _ in mine.keys):
+        keys = [(index, key) for index, key in enumerate(mine.keys) if key[1] == after]
+        found[after] = Held(
+            sums=_sums(own, its, [(index, same_pass.get(key)) for index, key in keys]),
+            shifted={
+                shift: _sums(own, its, [(index, newest.get(key[2] + shift)) for index, key in keys])
+                for shift in SHIFTS
+            },
+        )
+    return found
 
 
-def _held(mine: Mapping[int, _Print], theirs: Mapping[int, _Print], all_of_it: Mapping[int, _Print]) -> Held:
-    return Held(
-        sums=_sums(mine, theirs, 0),
-        shifted={shift: _sums(mine, all_of_it, shift) for shift in SHIFTS},
-    )
-
-
-def _sums(mine: Mapping[int, _Print], theirs: Mapping[int, _Print], shift: int) -> Sums:
-    both = [(own, theirs[at + shift]) for at, own in mine.items() if at + shift in theirs]
-    if not both:
+def _sums(own: _Numbers, its: _Numbers, pairs: list[tuple[int, int | None]]) -> Sums:
+    """Return the sums over pairs of indices whose rows are both finite."""
+    met = np.array([(a, b) for a, b in pairs if b is not None], dtype=np.int64).reshape(-1, 2)
+    met = met[np.isfinite(own[0][met[:, 0]]) & np.isfinite(its[0][met[:, 1]])]
+    if not len(met):
         return NOTHING
-    return relative_error.sums(_stacked([own for own, _ in both]), _stacked([its for _, its in both]))
-
-
-def _stacked(prints: list[_Print]) -> tuple[Array, Array]:
-    return np.array([rms for rms, _ in prints]), np.stack([projections for _, projections in prints])
+    a, b = met[:, 0], met[:, 1]
+    return relative_error.sums((own[0][a], own[1][a]), (its[0][b], its[1][b]))

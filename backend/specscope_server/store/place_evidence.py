@@ -14,8 +14,9 @@ from specscope_server.diagnosis.engine_evidence import PlaceComparison
 from specscope_server.store import schema
 
 log = logging.getLogger(__name__)
-MAX_CHUNKS = 12
-"""Some hundred verify steps, of a few requests: what changes states on their way changes all of them."""
+MAX_CHUNKS = 6
+"""Of a few requests: what changes states on their way changes all of them. Reading them takes some 10 ms a
+chunk of 60 passes, and only at detail ``full``."""
 _T = schema.step_chunk.c
 
 
