@@ -10,7 +10,15 @@ from dataclasses import replace
 import pytest
 from evidence_literals import HEALTHY, counts
 from specscope.rollup import Counts
-from specscope_server.diagnosis import Evidence, expectation, promise, sprt, too_good, zero_acceptance
+from specscope_server.diagnosis import (
+    Evidence,
+    expectation,
+    promise,
+    sprt,
+    statistics,
+    too_good,
+    zero_acceptance,
+)
 from specscope_server.diagnosis.engine_evidence import Expectation, Slice
 from specscope_server.diagnosis.model import Finding
 from specscope_server.diagnosis.verdict import CLEAR, Unknown
@@ -58,7 +66,7 @@ class TestOdds:
         apart, together = (promise.hold([(1000, 600)], [0.7], m) for m in (1, 100))
         assert apart is not None and together is not None
         ratio = apart.places[0].log_odds / together.places[0].log_odds
-        assert ratio == pytest.approx(1 + 99 * promise.ALIKE)
+        assert ratio == pytest.approx(1 + 99 * statistics.ALIKE)
 
     def test_nothing_drafted_is_not_zero(self) -> None:
         assert promise.hold([], PROMISED, 1) is None

@@ -3,8 +3,8 @@
 At a position that was reached n times, promised p and served x, chance alone gives so little at most with
 probability exp(-n KL(x || p)) (Chernoff's bound, which holds at any n). Steps of a request are alike: with m
 of them a request, n counts as n / (1 + (m - 1) rho), the design effect of clusters (L. Kish, "Survey
-Sampling", 1965), rho being :data:`ALIKE`. The odds of a draft are those of its worst position times the
-number of positions (Bonferroni).
+Sampling", 1965), rho being :data:`.statistics.ALIKE`. The odds of a draft are those of its worst position
+times the number of positions (Bonferroni).
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-ALIKE: Final = 0.1
-"""Correlation of the accepts of one request: on the tiny pair kinds of prompts, the most alike that there
-is, explain 0.03 to 0.08 of the variance of a step."""
+from specscope_server.diagnosis.statistics import design_effect
+
 MOST_LOG: Final = 300 * math.log(10)
 
 
@@ -71,7 +70,7 @@ def hold(
     """
     if not positions or positions[0][0] <= 0:
         return None
-    effect = 1 + max(steps_a_request - 1, 0) * ALIKE
+    effect = design_effect(steps_a_request)
     places: list[Place] = []
     reached = positions[0][0]
     length = promised = 1.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from specscope import convention as c
 from specscope.rollup import Counts
 
-from specscope_server.diagnosis import facts, sprt
+from specscope_server.diagnosis import facts, shapes, sprt
 from specscope_server.diagnosis.model import (
     CERTAIN,
     OBSERVATION,
@@ -162,6 +162,9 @@ def _numbers(evidence: Evidence, counts: Counts, test: sprt.Verdict) -> tuple[Nu
         Number("acceptance length", round(acceptance_length(counts), 3), f">= {MAX_LENGTH}", "tokens", place),
         Number("log likelihood ratio", round(test.ratio, 1), f"< {sprt.UPPER:.1f}", "", place),
     ]
+    shape = shapes.shape(evidence.positions)
+    if shape.conditional:
+        numbers.append(Number("acceptance over draft tokens", shape.words, None, "", place))
     dropped = sum(evidence.dropped.values())
     if dropped:
         numbers.append(Number("records the tracer dropped since start", dropped, 0, "records", place))
