@@ -11,6 +11,7 @@ from specscope_server.diagnosis import hidden_evidence
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import hidden_sums, schema
 from specscope_server.store import rows as names
+from specscope_server.store.engine_events import engine_events
 from specscope_server.store.expectations import expected_of
 from specscope_server.store.extends import extends
 from specscope_server.store.facts import StoredEngine, load
@@ -18,7 +19,10 @@ from specscope_server.store.place_evidence import place_evidence
 from specscope_server.store.ranks import rank_evidence
 from specscope_server.store.read_rollups import window_sums
 from specscope_server.store.reconcile import reconciliation
+from specscope_server.store.slice_evidence import HISTORY_S, history, slices
 from specscope_server.store.states import states
+from specscope_server.store.times import pass_times
+from specscope_server.store.step_evidence import step_evidence
 from specscope_server.store.window import differences
 
 HEARTBEAT_S = 1.0
@@ -27,6 +31,7 @@ MAX_EXAMPLES = 5
 _CANDIDATES = 500
 _LOOKBACK_NS = 3600 * 1_000_000_000
 """A request may have arrived this long before the window and still be an example of it."""
+_SECOND_NS = 1_000_000_000
 _R = schema.request.c
 
 
@@ -68,7 +73,12 @@ def evidence(
         example_requests=_examples(connection, engine, start_ns, now_ns - window_ns),
         ranks=rank_evidence(connection, engine),
         hidden=hidden_evidence.of(hidden_sums.window_sums(connection, engine_uid, start_ns // 1_000_000_000)),
+        steps=step_evidence(connection, engine_uid, start_ns),
+        slices=slices(connection, engine_uid, start_ns // _SECOND_NS, window_ns / _SECOND_NS),
+        history=history(connection, engine_uid, (now_ns - engine.clock_shift_ns) // _SECOND_NS),
+        events=engine_events(connection, engine_uid, now_ns - engine.clock_shift_ns - HISTORY_S * _SECOND_NS),
         expectation=next((one for one in expected if not one.workload), None),
+        times=pass_times(connection, engine),
         workload_expectations=tuple(one for one in expected if one.workload),
         reconciliation=reconciliation(
             connection, engine, now_ns, start_ns - _LOOKBACK_NS, now_ns - window_ns

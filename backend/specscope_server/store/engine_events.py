@@ -1,0 +1,63 @@
+"""What happened to an engine lately, in words that a change of acceptance can be held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from sqlalchemy import Connection, select
+
+from specscope_server.diagnosis.engine_evidence import Event
+from specscope_server.store import schema
+
+MAX_EVENTS: Final = 50
+MAX_FIELDS: Final = 8
+"""Fields of the configuration that one event names."""
+DRAFT: Final = "draft weights"
+TARGET: Final = "target weights"
+_T = schema.engine_event.c
+
+
+def engine_events(connection: Connection, engine_uid: str, since_ns: int) -> tuple[Event, ...]:
+    """Return the newest :data:`MAX_EVENTS` events since ``since_ns``, oldest first.
+
+    ``changed`` of an update names the weights of which a hash moved; of a repeated start (another
+    configuration under the same launch) the fields that are others than in the event before.
+    """
+    found = connection.execute(
+        select(_T.event_ns, _T.event, _T.process_uid, _T.weight_version, _T.detail, _T.config)
+        .where(_T.engine_uid == engine_uid, _T.event_ns >= since_ns)
+        .order_by(_T.event_ns.desc(), _T.process_uid, _T.event)
+        .limit(MAX_EVENTS)
+    ).all()
+    told: list[Event] = []
+    before: dict[str, Mapping[str, Any]] = {}
+    for row in reversed(found):
+        last = before.get(row.process_uid)
+        changed = (*_weights(row.detail), *(() if last is None else _fields(last, row.config)))
+        before[row.process_uid] = row.config
+        told.append(Event(row.event_ns / 1e9, row.event, row.process_uid, row.weight_version, tuple(changed)))
+    return tuple(told)
+
+
+def _weights(detail: Mapping[str, Any]) -> list[str]:
+    names = detail.get("changed")
+    if not isinstance(names, list):
+        return []
+    # As the tracer names tensors: ``draft 0: fc.weight``, ``target: model.norm.weight``.
+    whose = {str(name).partition(" ")[0].rstrip(":") for name in cast("list[object]", names)}
+    return [words for word, words in (("draft", DRAFT), ("target", TARGET)) if word in whose]
+
+
+def _fields(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the fields that differ, but for the weights, whose change is told by itself."""
+    names: list[str] = []
+    for part in sorted((before.keys() | now.keys()) - {"weights", "differences"}):
+        old, new = before.get(part), now.get(part)
+        if isinstance(old, dict) and isinstance(new, dict):
+            was, is_now = cast("Mapping[str, object]", old), cast("Mapping[str, object]", new)
+            fields = sorted(was.keys() | is_now.keys())
+            names += [f"{part}.{name}" for name in fields if was.get(name) != is_now.get(name)]
+        elif old != new:
+            names.append(part)
+    return names[:MAX_FIELDS]
