@@ -38,8 +38,8 @@ def live(tmp_path_factory: pytest.TempPathFactory, hook: Receiver) -> Iterator[L
         yield found
 
 
-def send(live: Live, path: str, origin: str | None = None, **fields: str | list[str]) -> httpx.Response:
-    headers = {"Origin": live.url if origin is None else origin, "Sec-Fetch-Site": "same-origin"}
+def send(live: Live, path: str, **fields: str | list[str]) -> httpx.Response:
+    headers = {"Origin": live.url, "Sec-Fetch-Site": "same-origin"}
     return live.client.post(path, data=fields or {"x": "y"}, headers=headers)
 
 

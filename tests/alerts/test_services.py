@@ -133,7 +133,7 @@ class Mailbox:
     async def handle_DATA(self, server: object, session: object, envelope: Envelope) -> str:
         content = cast(bytes, envelope.content)
         message = email.message_from_bytes(content, policy=email.policy.default)
-        self.got.append(([str(one) for one in envelope.rcpt_tos], cast(EmailMessage, message)))
+        self.got.append(([str(one) for one in envelope.rcpt_tos], message))
         return "250 taken"
 
 

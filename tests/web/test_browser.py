@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 pytestmark = pytest.mark.browser
 
 LOOKS = [("light", 1440), ("dark", 1440), ("light", 390), ("dark", 390)]
-MAIN = {"overview", "requests", "alerts", "status", "engine-broken", "request-broken"}
+MAIN = {"overview", "requests", "alerts", "alert-rule", "status", "engine-broken", "request-broken"}
 ALL_IN = ("light", 1440)
 """The look in which every page is opened; the others show one page of each kind."""
 
@@ -23,6 +23,10 @@ def paths(served: Served) -> dict[str, str]:
         "overview": "/",
         "requests": "/requests",
         "alerts": "/alerts",
+        "alert-rules": "/alerts/rules",
+        "alert-rule": "/alerts/rules/collapse",
+        "alert-silences": "/alerts/silences",
+        "alert-one": f"/alerts/on/{served.engines['chat-canary']}/silent_path",
         "status": "/status",
         "engine-healthy": served.engine("chat-healthy"),
         "engine-broken": served.engine("chat-canary"),

@@ -25,6 +25,8 @@ BUILT_IN: Final = (
     AlertRule("other_fault", "Another fault", watches=OTHER_FAULTS, severity=CRITICAL),
     AlertRule("rank_divergence", "Ranks diverge", kinds=("rank_divergence",), severity=CRITICAL),
     AlertRule("collapse", "Acceptance collapsed", kinds=("collapse", "drift"), severity=CRITICAL),
+    # By itself: where nothing is promised it has no data, which must not become that of the rule above.
+    AlertRule("below_promise", "Below what was promised", kinds=("expectation",)),
     AlertRule("too_good", "Too good acceptance", kinds=("too_good",)),
     AlertRule("zero_acceptance", "Zero acceptance", kinds=("zero_acceptance",), severity=CRITICAL),
     # What speculation gains moves with the traffic, and nobody has to get up for it.

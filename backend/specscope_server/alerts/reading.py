@@ -56,7 +56,8 @@ class Reading:
 def read(rule: AlertRule, others: Sequence[AlertRule], judged: Judged, memo: Mapping[str, Any]) -> Reading:
     """Return what an evaluation says of ``rule``. Only positive evidence reads ``ok``.
 
-    ``others`` are all rules of the workspace, also those that are off; ``memo`` is what this one remembered the last time.
+    ``others`` are all rules of the workspace, also those that are off; ``memo`` is what this one remembered
+    the last time.
     """
     if rule.watches == FINDINGS:
         found = tuple(f for f in judged.said.findings if rule.covers(f))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from specscope_server.alerts.catalogue import built_in, effective
+from specscope_server.alerts.catalogue import BUILT_IN, built_in, effective
 from specscope_server.alerts.rules import SEVERITIES, WATCHES, AlertRule
 from specscope_server.alerts.silencing import SilenceError
 from specscope_server.diagnosis import registry
@@ -79,7 +79,8 @@ class RulePage:
 
 def rule(found: AlertRule, stored: Sequence[RuleRow], said: str, error: str = "") -> RulePage:
     """Return the page of a rule; ``error`` is why it was not saved."""
-    kinds = dict.fromkeys((*(one.kind for one in registry.RULES), *found.kinds))
+    named = (kind for one in BUILT_IN for kind in one.kinds)
+    kinds = dict.fromkeys((*(one.kind for one in registry.RULES), *named, *found.kinds))
     known = any(row.name == found.name for row in stored)
     text = "Saved. It holds from the next evaluation on." if said == "saved" else ""
     return RulePage(found, built_in(found.name) is not None, known, text, error, tuple(kinds))
