@@ -110,6 +110,15 @@ METRIC_MISSED: Final = (
     "spec_decode.tracer.copies_missed"  # cumulative sum, {copy}, per reason: late | refused
 )
 METRIC_ENGINE_THREAD: Final = "spec_decode.tracer.engine_thread_time"  # cumulative sum, ns
+METRIC_PASSES: Final = "spec_decode.engine.passes"  # cumulative sum, {pass}, per kind and batch
+METRIC_PASS_TIME: Final = "spec_decode.engine.pass_time"  # cumulative sum, ns, likewise
+LABEL_PASS: Final = "spec_decode.pass"
+PASS_STEP: Final = "step"  # a whole speculative pass: draft, verify, draft extend, and the host between
+PASS_DECODE: Final = "decode"  # a plain decode pass, without a draft
+PASS_VERIFY: Final = "verify"  # part of a step: the target's forward over the drafts (CPU alone)
+PASS_DRAFT: Final = "draft"  # the other part: all beside that forward, until the step returns (CPU alone)
+PASS_KINDS: Final = (PASS_STEP, PASS_DECODE, PASS_VERIFY, PASS_DRAFT)
+LABEL_BATCH: Final = "spec_decode.batch"
 
 LABEL_BOUNDARY: Final = "spec_decode.boundary"
 LABEL_SOURCE: Final = "spec_decode.source"

@@ -248,6 +248,7 @@ class Pump:
                     hook_errors=dict(recorder.hook_errors),
                     engine_thread_ns=recorder.engine_thread_ns,
                     missed=dict(recorder.missed),
+                    pass_times=dict(recorder.pass_times.sums),
                 ),
             )
         )

@@ -20,6 +20,7 @@ from typing import Any, Final
 from specscope import frames, identity
 from specscope.clock import Anchor
 from specscope.ledger import Ledger
+from specscope.pass_times import PassTimes
 from specscope.pump import Pump
 from specscope.ranks import RankHashes
 from specscope.records import Record
@@ -53,6 +54,8 @@ class Recorder:
         """In a forked child: the engine record that its parent told last."""
         self.ranks: RankHashes | None = None
         """Where each verify step is added, ``None`` where this rank has no others to be compared with."""
+        self.pass_times = PassTimes()
+        """Where each pass of the engine is noted."""
         self._who = (role, ranks, engine_name, engine_version)
         self._reset()
 
@@ -67,6 +70,7 @@ class Recorder:
         self.hook_errors: Counter[str] = Counter()
         self.engine_thread_ns = 0
         self.missed: Counter[str] = Counter()
+        self.pass_times.clear()
         self.closed = bool(self.settings.off)
         self._wake_at = self.settings.queue // 2
         self._pump: Pump | None = None

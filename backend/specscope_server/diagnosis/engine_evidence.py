@@ -105,9 +105,13 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class PassTime:
-    """Time of passes of one kind at one batch size, in ms: ``draft``, ``verify`` or ``decode`` (plain)."""
+    """Time of passes of one kind (``convention.PASS_KINDS``) at one batch size, in ms.
+
+    ``batch_size`` is the least of a power-of-two slice; ``engine`` who told it, empty: the engine itself.
+    """
 
     kind: str
     batch_size: int
     passes: int
     mean_ms: float
+    engine: str = ""

@@ -20,6 +20,7 @@ from specscope_server.diagnosis import (
     facts,
     fc_bypassed,
     fed_states_differ,
+    pays_off,
     prefix_draft_kv,
     rank_divergence,
     recurrent_state,
@@ -56,6 +57,8 @@ RULES: Final = (
     Rule(too_good.KIND, too_good.judge),
     Rule(expectation.KIND, expectation.judge),
     Rule(zero_acceptance.KIND, zero_acceptance.judge),
+    # What all of it comes to.
+    Rule(pays_off.KIND, pays_off.judge),
     # After acceptance, which it does not explain: ranks that part accept as much as ranks that agree.
     Rule(rank_divergence.KIND, rank_divergence.judge),
     # Last: that a counter is wrong explains no acceptance.

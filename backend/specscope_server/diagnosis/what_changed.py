@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from specscope_server.diagnosis.engine_evidence import Event, Moment
@@ -70,11 +70,11 @@ def explains(mix: MixShift | None, change: float, depth: float) -> bool:
 
 def when(at: float) -> str:
     """Return a time in words, UTC."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.gmtime(at))
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
 
 
 def _shares(moments: Sequence[Moment]) -> dict[str, dict[str, float]]:

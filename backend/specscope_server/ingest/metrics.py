@@ -16,6 +16,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     ResourceMetrics,
 )
 from specscope import convention as c
+from specscope.rollup import BATCH
 
 from specscope_server.ingest.resource import process_facts
 from specscope_server.ingest.values import (
@@ -27,6 +28,7 @@ from specscope_server.ingest.values import (
     Tally,
     time_ns,
 )
+from specscope_server.store.sliced import SLICES
 from specscope_server.store.told import Batch, BoundaryTotal, Heartbeat
 
 MAX_SERIES: Final = 1024
@@ -52,6 +54,8 @@ class Beat:
     queued: int | None = None
     export_failures: int | None = None
     engine_thread_ns: int | None = None
+    passes: dict[str, int] = field(default_factory=dict[str, int])
+    pass_ns: dict[str, int] = field(default_factory=dict[str, int])
     speculation: bool | None = None
 
     def facts(self) -> Heartbeat:
@@ -67,6 +71,8 @@ class Beat:
             queued=self.queued,
             export_failures=self.export_failures,
             engine_thread_ns=self.engine_thread_ns,
+            passes=self.passes,
+            pass_ns=self.pass_ns,
             speculation=self.speculation,
         )
 
@@ -226,6 +232,24 @@ def _hook_errors(point: NumberDataPoint, labels: Attributes) -> Reading:
     return (hook,), lambda beat: beat.hook_errors.__setitem__(hook, count)
 
 
+def _passes(point: NumberDataPoint, labels: Attributes) -> Reading:
+    name, count = _pass(labels), _count(point)
+    return (name,), lambda beat: beat.passes.__setitem__(name, count)
+
+
+def _pass_time(point: NumberDataPoint, labels: Attributes) -> Reading:
+    name, ns = _pass(labels), _count(point)
+    return (name,), lambda beat: beat.pass_ns.__setitem__(name, ns)
+
+
+def _pass(labels: Attributes) -> str:
+    kind = labels.choice(c.LABEL_PASS, c.PASS_KINDS)
+    batch = labels.text(c.LABEL_BATCH, limit=MAX_NAME)
+    if batch not in SLICES[BATCH]:
+        raise Invalid(f"{c.LABEL_BATCH} {batch!r} is no power-of-two slice")
+    return f"{kind}|{batch}"
+
+
 def _heartbeat(point: NumberDataPoint, _labels: Attributes) -> Reading:
     seconds = _number(point)
     if not (math.isfinite(seconds) and 0 < seconds <= MAX_TIME_NS / 1e9):
@@ -254,4 +278,6 @@ READERS: Final[dict[str, Callable[[NumberDataPoint, Attributes], Reading]]] = {
     c.METRIC_EXPORT_FAILURES: _scalar("export_failures", _count),
     c.METRIC_HOOK_ERRORS: _hook_errors,
     c.METRIC_ENGINE_THREAD: _scalar("engine_thread_ns", _count),
+    c.METRIC_PASSES: _passes,
+    c.METRIC_PASS_TIME: _pass_time,
 }

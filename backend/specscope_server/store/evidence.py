@@ -21,8 +21,8 @@ from specscope_server.store.read_rollups import window_sums
 from specscope_server.store.reconcile import reconciliation
 from specscope_server.store.slice_evidence import HISTORY_S, history, slices
 from specscope_server.store.states import states
-from specscope_server.store.times import pass_times
 from specscope_server.store.step_evidence import step_evidence
+from specscope_server.store.times import pass_times
 from specscope_server.store.window import differences
 
 HEARTBEAT_S = 1.0

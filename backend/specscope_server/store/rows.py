@@ -61,6 +61,8 @@ DROPPED = "dropped"
 HOOK_ERRORS = "hook_errors"
 EXPORT_FAILURES = "export_failures"
 ENGINE_THREAD = "engine_thread_ns"
+PASSES = "passes"
+PASS_NS = "pass_ns"
 QUEUED = "queued"
 SPECULATION = "speculation"
 ARMED = "armed"
@@ -248,6 +250,8 @@ class _Translation:
             (REQUESTS, heartbeat.requests),
             (DROPPED, heartbeat.dropped),
             (HOOK_ERRORS, heartbeat.hook_errors),
+            (PASSES, heartbeat.passes),
+            (PASS_NS, heartbeat.pass_ns),
         ):
             for label, value in values.items():
                 counter(name, label, value)

@@ -72,6 +72,10 @@ class Heartbeat:
     queued: int | None = None
     export_failures: int | None = None
     engine_thread_ns: int | None = None
+    passes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Timed passes of the engine by ``kind|slice of the batch``."""
+    pass_ns: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What these took."""
     speculation: bool | None = None
 
 

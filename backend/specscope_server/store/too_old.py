@@ -72,5 +72,13 @@ def _without_old(batch: Batch, oldest: Oldest) -> tuple[Batch | None, int]:
 def _points(beat: Heartbeat) -> int:
     """Return how many points told a heartbeat."""
     alone = (beat.queued, beat.export_failures, beat.engine_thread_ns, beat.speculation, beat.event_ns)
-    labelled = (beat.boundaries, beat.armed, beat.requests, beat.dropped, beat.hook_errors)
+    labelled = (
+        beat.boundaries,
+        beat.armed,
+        beat.requests,
+        beat.dropped,
+        beat.hook_errors,
+        beat.passes,
+        beat.pass_ns,
+    )
     return sum(map(len, labelled)) + sum(value is not None for value in alone)

@@ -137,5 +137,21 @@ def build(
         "Copies of a step's values that a device did not hand over",
         [({c.LABEL_REASON: reason}, n) for reason, n in sorted(beat.missed.items())],
     )
+    labelled = [
+        ({c.LABEL_PASS: kind, c.LABEL_BATCH: batch}, passes, ns)
+        for (kind, batch), (passes, ns) in sorted(beat.pass_times.items())
+    ]
+    b.sum(
+        c.METRIC_PASSES,
+        "{pass}",
+        "Passes of the engine that were timed",
+        [(labels, passes) for labels, passes, _ in labelled],
+    )
+    b.sum(
+        c.METRIC_PASS_TIME,
+        "ns",
+        "Host time that these took, each to the begin of the next",
+        [(labels, ns) for labels, _, ns in labelled],
+    )
     scope = ScopeMetrics(SCOPE, b.metrics, "")
     return MetricsData([ResourceMetrics(resource, [scope], "")])

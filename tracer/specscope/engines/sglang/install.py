@@ -11,6 +11,7 @@ from specscope.engines.sglang.algorithms import path_hooks, unreachable
 from specscope.engines.sglang.hooks import Guard, Hook
 from specscope.engines.sglang.loaded import Loaded
 from specscope.engines.sglang.path import Path
+from specscope.engines.sglang.plain import plain_hooks
 from specscope.engines.sglang.requests import Requests
 from specscope.ledger import Arming
 
@@ -130,6 +131,9 @@ def start(loaded: Loaded, recorder: Recorder) -> Path | None:
             reason = "this pipeline stage does not draft: the last one tells"
         for boundary in c.BOUNDARIES:
             recorder.ledger.disarm(boundary, reason, c.ARMING_OFF)
+        if loaded.scheduler.spec_algorithm.is_none():
+            _, more = install(plain_hooks(loaded, recorder), recorder)
+            refused += more
     for reason in refused:
         _logger.warning("specscope: not traced: %s", reason)
     return path

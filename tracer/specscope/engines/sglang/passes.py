@@ -56,6 +56,8 @@ class Drafted:
     blocks: Copy | None = None
     """Tokens [rows, nodes], and of a tree first child and next sibling of each node."""
     graph: bool = False
+    began_ns: int | None = None
+    """When the target's forward over it began, where its time on the host is the device's."""
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +82,8 @@ class Pass:
     """Aux hidden states that the target packed; ``None``: its packing was not called."""
     aux_states: int | None = None
     fc_ran: int | None = None
+    target_ns: int | None = None
+    """What the target's forward over the drafts took; ``None``: not known."""
     extend: Extend | None = None
     drafted: Drafted | None = None
     drafts: list[Any] = field(default_factory=list[Any])

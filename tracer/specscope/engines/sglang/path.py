@@ -63,6 +63,8 @@ class Path:
         self._told_steps = self._num_steps()
         self._batch: tuple[list[Any], tuple[str, ...], tuple[int, ...]] = ([], (), ())
         self._padding = PADDING.get(loaded.algorithm)
+        self._times = recorder.pass_times
+        self._times.host_is_device = getattr(loaded.server_args, "device", None) == "cpu"
         self._takes_drafts = loaded.emits or recorder.ranks is not None
         self.copies = Copies(recorder.missed)
         self.sampling = Sampling(recorder, loaded, self.copies)
@@ -97,7 +99,7 @@ class Path:
         self._now = Pass(
             kind=PREFILL if prefill else VERIFY,
             step=step,
-            t_ns=time.monotonic_ns(),
+            t_ns=self._times.begins("" if prefill else c.PASS_STEP, known, step),
             reqs=known,
             uids=uids,
             prompt=prompt,
@@ -113,6 +115,8 @@ class Path:
         one, self._now = self._now, None
         if one is None:
             return
+        if one.target_ns is not None:
+            self._times.parts(len(one.uids), one.t_ns, one.target_ns)
         if self._loaded.eagle3:
             packing_seen = _sound(self.packing) and not result.can_run_cuda_graph
             one.aux_states = conclude.capture(one, self._loaded, seen=packing_seen)
@@ -342,6 +346,7 @@ class Path:
         if self._takes_drafts and not packed and nodes * rows == tokens.numel():
             blocks = [tokens] if drafted.chain else [tokens, links, info.retrieve_next_sibling]
             drafted.blocks = self.copies.start(blocks, [nodes] * len(blocks))
+        drafted.began_ns = self._times.part_begins()
         if nodes > 1 and not self.sees_propose and one.kind == VERIFY and PROPOSED not in one.crossed:
             one.cross(PROPOSED_SEEN)
         return drafted
@@ -351,6 +356,8 @@ class Path:
         one = self._now
         if one is None or token is None:
             return
+        if token.began_ns is not None:
+            one.target_ns = time.monotonic_ns() - token.began_ns
         token.graph = bool(result.can_run_cuda_graph)
         one.drafted = token
         one.cross((c.TARGET_VERIFY, c.NO_SOURCE, c.GRAPH if token.graph else c.EAGER))
