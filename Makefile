@@ -3,7 +3,7 @@
 PYTHON ?= python3
 SCRIPT := $(PYTHON) -m scripts
 
-.PHONY: help demo test test-all chaos crash-test fuzz gpu-check bench-tracer bench-server compose-test lint format train-tiny prompts clean
+.PHONY: help demo test test-all chaos crash-test fuzz faults gpu-check bench-tracer bench-server compose-test lint format train-tiny prompts clean
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -28,6 +28,11 @@ crash-test: ## kill -9 the loaded server 100 times on each store; nothing acknow
 fuzz: ## a million hostile exports and packed blobs, then sizes doubled (ARGS="--cases 10000 --seed 1")
 	@$(SCRIPT).project_env server postgres dev fuzz
 	@cd tests && ../.venv/bin/python -m fuzz $(ARGS)
+
+faults: ## the fault zoo on real engines, with its confusion matrix: hours (ARGS="--kind patch --pair first --seeds 1")
+	@$(SCRIPT).project_env server postgres dev
+	@$(SCRIPT).sglang_env
+	@PYTHONPATH=tests:tests/engines:tests/faults:tests/faults/blind .venv/bin/python tests/faults/__main__.py $(ARGS)
 
 gpu-check: ## our kernels, ring and graph buffers on a CUDA device, 5 minutes; skipped where there is none (GPU_PYTHON=...)
 	@$(SCRIPT).gpu_check
