@@ -162,7 +162,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
     with serving(f"sqlite:///{tmp_path_factory.mktemp('server') / 'store.db'}", grpc=True) as live:
         # SGLang's own exporter speaks gRPC unless told otherwise.
         own_spans = ["--enable-trace", "--otlp-traces-endpoint", live.settings.grpc_address]
-        engines = {
+        engines: dict[str, tuple[list[str], dict[str, str]]] = {
             "tp": (["--tp", "2"], TWO_CORES),
             "dp": (["--dp-size", "2"], TWO_CORES),
             "traced": (own_spans, {}),

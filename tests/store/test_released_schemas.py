@@ -42,7 +42,9 @@ def conclude(store: Store) -> None:
     store.replace_findings(facts.ENGINE, [FINDING], facts.NOW)
     at = facts.NOW
     # Who was told that it fires is noted since 0010: before, everybody was.
-    alert = AlertRow("silent", "Silent path", facts.ENGINE, "", "firing", "", at, at, told="firing", told_at=at)
+    alert = AlertRow(
+        "silent", "Silent path", facts.ENGINE, "", "firing", "", at, at, told="firing", told_at=at
+    )
     store.set_alerts([alert], [NewDelivery("silent", facts.ENGINE, "firing", "t", {})])
 
 

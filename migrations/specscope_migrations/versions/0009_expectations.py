@@ -12,6 +12,8 @@ depends_on = None
 
 STRING = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
+DOUBLE: sa.Double[float] = sa.Double()
+
 
 def _key(name: str) -> sa.Column[str]:
     return sa.Column(name, STRING, nullable=False)
@@ -22,7 +24,7 @@ def upgrade() -> None:
         "expectation",
         *(_key(name) for name in ("workspace", "engine", "model", "workload", "source")),
         sa.Column("steps", sa.BigInteger(), server_default="0", nullable=False),
-        sa.Column("floor", sa.Double(), nullable=True),
+        sa.Column("floor", DOUBLE, nullable=True),
         sa.Column("who", STRING, server_default="", nullable=False),
         sa.Column("said_ns", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
