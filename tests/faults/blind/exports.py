@@ -1,4 +1,33 @@
-"""Faults that come into the world when a draft is trained, converted or packed: edits of its checkpoint."""
+"""Faults that come into the world when a draft is trained, converted or packed: edits of its checkpoint.
+
+Measured on the first tiny pair, chain of four, nine prompts of three domains one at a time (float32, greedy):
+acceptance length of all, of each domain, and with eight at once; ``own`` is how many of 18 texts are the
+target's own.
+
+=================================  ====  =======  =========  ====  =======  ===
+fault                              all   licence  docstring  copy  at once  own
+=================================  ====  =======  =========  ====  =======  ===
+healthy                            3.04  2.62     3.24       3.38  3.04     18
+one_layer_listed                   1.13  1.09     1.11       1.19  1.13     18
+layers_of_a_deeper_target          1.63  1.77     1.85       1.36  1.63     18
+norms_less_one                     1.05  1.01     1.02       1.14  1.05     18
+norm_before_fc_switched_on         1.29  1.19     1.16       1.62  1.29     18
+normed_state_carried               1.85  1.72     1.90       1.94  1.85     18
+head_under_another_name            1.02  1.00     1.02       1.05  1.02     18
+layer_under_another_prefix         1.02  1.00     1.02       1.05  1.02     18
+overflowed_to_nan                  1.02  1.00     1.02       1.05  1.02     18
+tied_to_the_embedding              1.00  1.00     1.00       1.00  1.00     18
+embedding_of_its_own               1.14  1.04     1.10       1.30  1.14     18
+map_through_bfloat16               1.80  1.65     2.22       1.64  1.80     18
+map_of_another_training            1.11  1.03     1.07       1.26  1.11     18
+three_tokens_were_added            1.07  1.00     1.05       1.18  1.07     18
+gate_and_up_swapped                1.85  1.73     1.68       2.25  1.85     18
+trained_on_a_rotated_target        1.12  1.08     1.08       1.21  1.12     18
+rope_layout_of_another_family      2.21  2.41     3.20       1.57  2.21     18
+scaling_of_a_long_context_edition  2.23  2.41     3.32       1.57  2.23     18
+theta_of_a_newer_family            2.19  2.52     3.29       1.48  2.19     18
+=================================  ====  =======  =========  ====  =======  ===
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,11 @@ Kinds: ``exports``, ``starts``, ``patches``, ``tree`` (patches on a tree), ``ran
 tensor-parallel ranks). One line each: acceptance length (1 + accepted drafts per verify
 step) of all prompts, of each domain, of the prompts asked again from the prefix cache, of the first verify
 step, with eight requests at once; and how many texts, one at a time and at once, are the target's own.
+
+What SGLang on a CPU with this pair does not host: F20 (no recurrent state in the target); F11's ids out of
+range (the embedding refuses them and the engine ends); F18 of graphs (none are captured; batch rows are
+there); F17 of a block-wise draft; F07 between two machines (only the hand-over inside one engine); F23 is no
+fault.
 """
 
 from __future__ import annotations

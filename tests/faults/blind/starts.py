@@ -1,4 +1,20 @@
-"""Faults that come with how an engine is started, or with a call that an operator makes while it runs."""
+"""Faults that come with how an engine is started, or with a call that an operator makes while it runs.
+
+Measured on the first tiny pair, chain of four, nine prompts of three domains one at a time (float32, greedy):
+acceptance length of all, of each domain, and with eight at once; ``own`` is how many of 18 texts are the
+target's own.
+
+==========================  ====  =======  =========  ====  =======  ===
+fault                       all   licence  docstring  copy  at once  own
+==========================  ====  =======  =========  ====  =======  ===
+healthy                     3.04  2.62     3.24       3.38  3.04     18
+no_steps_at_any_batch_size  1.00  1.00     1.00       1.00  1.00     18
+draft_of_another_training   1.03  1.00     1.08       1.00  1.03     18
+window_of_another_draft     2.32  2.62     3.32       1.63  2.32     18
+update_reaches_the_draft    1.41  1.22     1.44       1.63  1.41     18
+simulation_left_on          5.00  5.00     5.00       5.00  5.00     0
+==========================  ====  =======  =========  ====  =======  ===
+"""
 
 from __future__ import annotations
 
