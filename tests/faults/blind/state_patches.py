@@ -24,7 +24,7 @@ bonus_token_counted             4.04  3.62     4.24       4.38  4.04    4.56   4
 ==============================  ====  =======  =========  ====  ======  =====  =======  ===
 
 On two tensor-parallel ranks, ``other_fc_on_the_second_rank`` 1.22 (healthy 3.04), all texts the target's own.
-On a tree of top-k 4 and 16 nodes, ``siblings_visible`` 2.47 (healthy 3.47), none of 18 texts the target's own.
+On a tree of top-k 4 and 16 nodes, ``siblings_visible`` 2.47 (healthy 3.47), no text the target's own.
 """
 
 from __future__ import annotations
