@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 from specscope_server.api import (
     alerts,
     engines,
+    evidence,
     expectations,
     findings,
     hidden,
@@ -25,7 +26,7 @@ PREFIX: Final = "/api/v1"
 
 router = APIRouter(dependencies=[Depends(only_known_parameters)])
 for _module in (
-    *(engines, requests, hidden, references, expectations),
+    *(engines, evidence, requests, hidden, references, expectations),
     *(findings, alerts, rules, silences, series, status),
 ):
     router.include_router(_module.router, prefix=PREFIX)
