@@ -34,8 +34,6 @@ def test_it_is_what_the_engine_told(told: Live) -> None:
     assert found["window_requests"] == {"user": 5}
     assert found["window"]
     assert found["since_start"]
-        line["boundary"] for line in found["since_start"]
-    }
 
 
 def test_another_window_is_said(told: Live) -> None:
