@@ -217,5 +217,5 @@ def beat(*, dropped: dict[str, int] | None = None) -> Beat:
         queued=3,
         hook_errors={"commit": 1},
         engine_thread_ns=12_345,
-        pass_times={("step", "2-3"): (70, 910 * MS), ("decode", "1"): (12, 84 * MS)},
+        pass_times={("step", 2): (70, 910 * MS), ("decode", 1): (12, 84 * MS)},
     )

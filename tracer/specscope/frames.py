@@ -62,10 +62,10 @@ class Beat:
     engine_thread_ns: int
     missed: dict[str, int] = field(default_factory=dict[str, int])
     """Values of steps that a device did not hand over, by reason."""
-    pass_times: dict[tuple[str, str], tuple[int, int]] = field(
-        default_factory=dict[tuple[str, str], tuple[int, int]]
+    pass_times: dict[tuple[str, int], tuple[int, int]] = field(
+        default_factory=dict[tuple[str, int], tuple[int, int]]
     )
-    """(passes, ns) by kind and slice of the batch, see :mod:`specscope.pass_times`."""
+    """(passes, ns) by kind and bits of the size of the batch, see :mod:`specscope.pass_times`."""
 
 
 @dataclass(frozen=True, slots=True)

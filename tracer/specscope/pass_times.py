@@ -12,10 +12,9 @@ import time
 from typing import Any
 
 from specscope import convention as c
-from specscope.rollup import power_slice
 
-Key = tuple[str, str]
-"""(kind, power-of-two slice of the requests in the batch)."""
+Key = tuple[str, int]
+"""(kind, bits of the number of requests in the batch): powers of two without a text made in the engine."""
 
 
 class PassTimes:
@@ -60,6 +59,6 @@ class PassTimes:
 
     def add(self, kind: str, rows: int, ns: int) -> None:
         """Add one pass of ``rows`` requests that took ``ns``."""
-        key = (kind, power_slice(rows))
+        key = (kind, rows.bit_length())
         passes, total = self.sums.get(key, (0, 0))
         self.sums[key] = (passes + 1, total + ns)

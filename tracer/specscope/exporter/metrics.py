@@ -23,6 +23,7 @@ from opentelemetry.sdk.resources import Resource
 from specscope import convention as c
 from specscope.exporter.spans import SCOPE
 from specscope.frames import Beat
+from specscope.rollup import power_slice
 
 Labels = dict[str, str]
 Series = Iterable[tuple[Labels, int | float]]
@@ -138,8 +139,8 @@ def build(
         [({c.LABEL_REASON: reason}, n) for reason, n in sorted(beat.missed.items())],
     )
     labelled = [
-        ({c.LABEL_PASS: kind, c.LABEL_BATCH: batch}, passes, ns)
-        for (kind, batch), (passes, ns) in sorted(beat.pass_times.items())
+        ({c.LABEL_PASS: kind, c.LABEL_BATCH: power_slice((1 << bits) - 1)}, passes, ns)
+        for (kind, bits), (passes, ns) in sorted(beat.pass_times.items())
     ]
     b.sum(
         c.METRIC_PASSES,
