@@ -16,19 +16,27 @@ from specscope_server.diagnosis import (
     draft_kv_stale,
     draft_silent,
     drift,
+    embedding_wrong,
     expectation,
     facts,
     fc_bypassed,
     fed_states_differ,
+    head_replaced,
     pays_off,
+    position_config,
     prefix_draft_kv,
     rank_divergence,
     recurrent_state,
     row_or_graph_stale,
     shifted,
+    token_map,
     too_good,
     totals_differ,
     verify_wrong,
+    vocabulary,
+    weights_changed,
+    weights_missing,
+    weights_not_finite,
     zero_acceptance,
 )
 from specscope_server.diagnosis.model import CERTAIN, Diagnosis, Evidence, Finding, State
@@ -37,13 +45,23 @@ from specscope_server.diagnosis.verdict import Rule, Unknown
 
 RULES: Final = (
     Rule(draft_silent.KIND, draft_silent.judge),
+    # What an update broke is the root of what is missing since.
+    Rule(weights_changed.KIND, weights_changed.judge),
+    Rule(weights_not_finite.KIND, weights_not_finite.judge),
+    Rule(weights_missing.KIND, weights_missing.judge),
     Rule(fc_bypassed.KIND, fc_bypassed.judge),
     # Before wrong layers, which it looks like: it asks for a target that carries a state, they for nothing.
     Rule(recurrent_state.KIND, recurrent_state.judge),
     Rule(aux_layers.KIND, aux_layers.judge),
     Rule(fed_states_differ.KIND, fed_states_differ.judge),
+    Rule(token_map.KIND, token_map.judge),
+    Rule(vocabulary.KIND, vocabulary.judge),
+    Rule(head_replaced.KIND, head_replaced.judge),
+    Rule(embedding_wrong.KIND, embedding_wrong.judge),
     Rule(carry_broken.KIND, carry_broken.judge),
     Rule(shifted.KIND, shifted.judge),
+    # The configuration before the curve that it explains.
+    Rule(position_config.KIND, position_config.judge),
     # By slices: what the scheduler decides first, since no prompt can be its cause.
     Rule(row_or_graph_stale.KIND, row_or_graph_stale.judge),
     Rule(prefix_draft_kv.KIND, prefix_draft_kv.judge),

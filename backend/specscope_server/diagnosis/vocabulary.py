@@ -1,0 +1,125 @@
+"""F11: draft and target do not count the same tokens: another tokenizer, or a padded head.
+
+An id outside of the target's vocabulary is proof. Vocabularies of different sizes alone are not: heads are
+padded for hardware, and such drafts serve well. So a difference is held against a draft only where it brings
+nothing and nothing else is found.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from specscope_server.diagnosis import facts, inventory, sprt
+from specscope_server.diagnosis.model import (
+    CERTAIN,
+    CRITICAL,
+    SUSPECTED,
+    WARNING,
+    Evidence,
+    Finding,
+    Number,
+    Ruled,
+)
+from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
+
+KIND: Final = "vocabulary"
+FAULT: Final = "F11"
+_SIZES: Final = ("vocab_size", "draft_vocabulary")
+_SPECIAL: Final = ("bos_token_id", "eos_token_id")
+
+
+def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
+    """Say whether the draft speaks the target's vocabulary."""
+    if any(one.kind in ("draft_silent", "token_map", "weights_not_finite") for one in found):
+        return CLEAR  # they bring ids out of range with them
+    ids = evidence.steps.ids
+    if ids is not None and (ids.below_zero or ids.above_vocab):
+        return _out_of_range(evidence, ids.below_zero, ids.above_vocab, ids.nodes)
+    if sizes_differ(evidence):
+        decided = inventory.decision(evidence)
+        if decided == sprt.NO_BENEFIT and not any(one.fault_class for one in found):
+            return _other(evidence, _differing(evidence))
+        if decided == sprt.UNDECIDED:
+            return Unknown("vocabularies differ in size, and whether drafts are accepted is not decided yet")
+        return CLEAR
+    if ids is None and not facts.setting(evidence.config, "vocab_size"):
+        return Unknown("neither vocabularies nor facts of proposed ids are told")
+    return CLEAR
+
+
+def sizes_differ(evidence: Evidence) -> bool:
+    """Say whether the engine tells of vocabularies that are not of one size (a smaller head is none)."""
+    return any(line.get("field") in _SIZES for line in _differing(evidence))
+
+
+def _differing(evidence: Evidence) -> tuple[dict[str, object], ...]:
+    """Return differences of vocabularies: a head smaller than the target is usual and none."""
+    told: list[dict[str, object]] = []
+    for line in facts.entries(evidence.config, "differences"):
+        name, draft, target = line.get("field"), line.get("draft"), line.get("target")
+        if name == "draft_vocabulary":
+            one, other = inventory.number(draft), inventory.number(target)
+            if one is None or other is None or one <= other:
+                continue
+        elif name not in (*_SIZES, *_SPECIAL):
+            continue
+        told.append(dict(line))
+    return tuple(told)
+
+
+def _out_of_range(evidence: Evidence, below: int, above: int, nodes: int) -> Finding:
+    place = facts.link(evidence, "draft.propose")
+    return _finding(
+        evidence,
+        CERTAIN,
+        "Drafts are no tokens of the target",
+        f"Of {nodes} drafts {above} have an id beyond the target's vocabulary and {below} one below 0: the"
+        " draft counts other tokens than the target.",
+        (
+            Number("ids beyond the target's vocabulary", above, 0, "drafts", place),
+            Number("ids below 0", below, 0, "drafts", place),
+        ),
+        (Ruled("F23 workload", "no prompt makes ids that do not exist"),),
+    )
+
+
+def _other(evidence: Evidence, lines: tuple[dict[str, object], ...]) -> Finding:
+    place = f"{facts.link(evidence)}#differences"
+    return _finding(
+        evidence,
+        SUSPECTED,
+        "Draft and target have different vocabularies",
+        "Practically no draft is accepted, and draft and target do not have the same vocabulary"
+        f" ({', '.join(str(line.get('field')) for line in lines)}): ids may mean other tokens.",
+        tuple(
+            Number(f"{line.get('field')} of the draft", str(line.get("draft")), str(line.get("target")), "",
+                   place)
+            for line in lines
+        ),
+        (),
+    )  # fmt: skip
+
+
+def _finding(
+    evidence: Evidence,
+    confidence: str,
+    title: str,
+    sentence: str,
+    numbers: tuple[Number, ...],
+    ruled: tuple[Ruled, ...],
+) -> Finding:
+    return Finding(
+        kind=KIND,
+        fault_class=FAULT,
+        severity=CRITICAL if confidence == CERTAIN else WARNING,
+        confidence=confidence,
+        title=title,
+        sentence=sentence,
+        numbers=(*numbers, *facts.examples(evidence)),
+        ruled_out=ruled,
+        next_check="tokenise one sentence with the tokenizer of the draft's training and with the target's:"
+        " the ids must be the same, one by one",
+        fix="Serve a draft that was trained with this target's tokenizer, its head cut to the target's"
+        " vocabulary.",
+        boundary="draft.propose",
+    )

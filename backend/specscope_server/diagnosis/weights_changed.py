@@ -1,0 +1,160 @@
+"""F21: weights were changed while the engine served, and the draft does not fit any more.
+
+An update can leave the draft's weights zero or not finite, bring them in another order, or bring the target's
+alone. Certain: what the update itself changed is odd now. Suspected: acceptance stepped down at the update.
+That only the target's weights changed is told, and is no fault by itself: small steps of training keep a
+draft useful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, cast
+
+from specscope.rollup import Counts
+
+from specscope_server.diagnosis import facts, inventory, slice_compare, statistics, what_changed
+from specscope_server.diagnosis.engine_evidence import Event
+from specscope_server.diagnosis.model import CERTAIN, CRITICAL, SUSPECTED, Evidence, Finding, Number, Ruled
+from specscope_server.diagnosis.slice_compare import MIN_STEPS
+from specscope_server.diagnosis.statistics import Share
+from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
+
+KIND: Final = "weights_changed"
+FAULT: Final = "F21"
+BEFORE_S: Final = 1800
+"""How much of the time before an update its acceptance is held against."""
+GAP: Final = 0.15
+RATIO: Final = 0.5
+"""The first token must be accepted by this much less, and at most half as often, as before the update."""
+_DRAFT: Final = "draft weights"
+_TARGET: Final = "target weights"
+_BROKEN: Final = ("all zero", "not finite", "missing", "partly loaded", "norm near zero")
+
+
+def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
+    """Say whether a change of weights broke the draft."""
+    if any(one.kind == "draft_silent" and one.confidence == CERTAIN for one in found):
+        return CLEAR
+    changed = {
+        str(name).partition(": ")[2]
+        for name in _list(facts.setting(evidence.config, "weights", "event", "changed"))
+        if str(name).startswith("draft")
+    }
+    odd = [
+        one for one in inventory.oddities(evidence, *_BROKEN) if one.name in changed and one.level == "check"
+    ]
+    updates = [one for one in evidence.events if _DRAFT in one.changed or _TARGET in one.changed]
+    if odd:
+        return _finding(
+            evidence,
+            CERTAIN,
+            "An update left the draft's weights broken",
+            f"The last change of weights wrote {len(odd)} of the draft's tensors that are broken now"
+            f" ({', '.join(f'{one.name}: {one.kind}' for one in odd[:3])}).",
+            tuple(one.number(evidence) for one in odd[:5]),
+            updates[-1] if updates else None,
+        )
+    if not updates:
+        version = inventory.number(facts.setting(evidence.config, "weights", "version"))
+        if version and not evidence.events:
+            return Unknown("weights were changed, and when is not known any more")
+        return CLEAR
+    return _step(evidence, updates[-1])
+
+
+def _step(evidence: Evidence, update: Event) -> Finding | Clear | Unknown:
+    """Hold acceptance since an update against that before."""
+    before, since = _by_version(evidence, update) or _by_minutes(evidence, update)
+    requests = slice_compare.steps_a_request(evidence)
+    if requests is None or min(before.of, since.of) < MIN_STEPS:
+        return Unknown(
+            f"weights were changed at {what_changed.when(update.at)}; {before.of:.0f} verify steps before and"
+            f" {since.of:.0f} since are too few to compare"
+        )
+    if since.value > RATIO * before.value:
+        return CLEAR
+    weighed = (statistics.effective(before, requests), statistics.effective(since, requests))
+    if statistics.log_evidence(*weighed, GAP) < slice_compare.BOUND:
+        return CLEAR
+    behind = _TARGET in update.changed and _DRAFT not in update.changed
+    place = facts.link(evidence)
+    return _finding(
+        evidence,
+        SUSPECTED,
+        "The draft is behind its target" if behind else "Acceptance fell with a change of weights",
+        f"At {what_changed.when(update.at)} the {' and '.join(update.changed)} were changed; before, the"
+        f" first draft token was accepted in {before.value:.0%} of the steps, since then in"
+        f" {since.value:.0%}."
+        + (" The draft's own weights stayed: it drafts for the target of before." if behind else ""),
+        (
+            Number("first-token acceptance before", round(before.value, 3), None,
+                   f"of {before.of:.0f} steps", place),
+            Number("first-token acceptance since", round(since.value, 3), round(before.value, 3),
+                   f"of {since.of:.0f} steps", place),
+        ),
+        update,
+    )  # fmt: skip
+
+
+def _by_version(evidence: Evidence, update: Event) -> tuple[Share, Share] | None:
+    """Return first-token acceptance under the versions before and from an update on, where both served."""
+    version = update.weight_version
+    if version is None:
+        return None
+    told = evidence.steps.versions
+    sides = (
+        _share(counts for number, counts in told.items() if number < version),
+        _share(counts for number, counts in told.items() if number >= version),
+    )
+    return sides if min(side.of for side in sides) >= MIN_STEPS else None
+
+
+def _by_minutes(evidence: Evidence, update: Event) -> tuple[Share, Share]:
+    # The minute of the update holds steps of both sides.
+    before = [one for one in evidence.history if update.at - BEFORE_S <= one.start <= update.at - 60]
+    since = [one for one in evidence.history if one.start >= update.at]
+    return _share(one.counts for one in before), _share(one.counts for one in since)
+
+
+def _share(counts: Iterable[Counts]) -> Share:
+    return slice_compare.first_token(slice_compare.total(counts)) or Share(0, 0)
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _finding(
+    evidence: Evidence,
+    confidence: str,
+    title: str,
+    sentence: str,
+    numbers: tuple[Number, ...],
+    update: Event | None,
+) -> Finding:
+    when = (
+        ()
+        if update is None
+        else (
+            Number("changed at", what_changed.when(update.at), None, "", facts.link(evidence)),
+            Number("weights version since", update.weight_version, None, "", inventory.link(evidence)),
+        )
+    )
+    return Finding(
+        kind=KIND,
+        fault_class=FAULT,
+        severity=CRITICAL,
+        confidence=confidence,
+        title=title,
+        sentence=sentence,
+        numbers=(*when, *numbers, *facts.examples(evidence)),
+        ruled_out=(Ruled("F23 workload", "the tensors themselves are broken"),)
+        if confidence == CERTAIN
+        else (),
+        next_check="A/B: load the weights of before the change into one replica and serve both the same"
+        " prompts; if acceptance comes back, the change was the cause",
+        fix="Update draft and target together, from one training step, and in the order of tensors that the"
+        " engine names; until then go back to the weights of before.",
+        boundary="draft.forward",
+    )
