@@ -138,6 +138,7 @@ def test_a_healthy_draft_is_whole_and_shares_its_embedding(updated: Updated) -> 
     known = draft["map"]
     assert (known["rows"], known["in_use"]) == (640, True)
     assert 0 <= known["least"] < known["largest"] < 1024
+    assert (known["distinct"], known["as_checkpoint"], known["outside_t2d"]) == (640, True, 0)
 
 
 def test_differences_of_a_healthy_pair_are_notes(updated: Updated) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from check_report import report
+from specscope import token_map
 from specscope import weights as w
 from specscope.load_watch import Load, LoadWatch
 from specscope.weight_report import as_json, oddities
@@ -23,6 +26,7 @@ from specscope.weight_values import MAX_READ, stride_of, values
 if TYPE_CHECKING:
     from specscope.recorder import Recorder
 
+TINY = Path(__file__).parents[2] / "models" / "tiny"
 torch: Any = importlib.import_module("torch")
 nn: Any = torch.nn
 
@@ -382,7 +386,40 @@ def lora_and_sessions_reach_us_through_the_dispatcher() -> None:
     )
 
 
+def a_map_is_held_against_its_checkpoint() -> None:
+    stated = token_map.of_checkpoint(TINY / "draft")
+    offsets, right = stated["d2t"], stated["d2t"] + torch.arange(640)
+    sound = {"distinct": 640, "as_checkpoint": True, "outside_t2d": 0}
+    assert token_map.held_against(right, stated) == sound
+    wrong = {
+        "taken for absolute ids": offsets,
+        "applied twice": right + torch.arange(640),
+        "lost": torch.arange(640),
+        "off by one": right.roll(1),
+    }
+    for name, one in wrong.items():
+        assert not token_map.held_against(one, stated)["as_checkpoint"], name
+    assert token_map.held_against(offsets, stated)["distinct"] == 148
+    # A checkpoint whose own d2t holds absolute ids: only its t2d tells.
+    absolute = {**stated, "d2t": right}
+    told = token_map.held_against(right + torch.arange(640), absolute)
+    assert told["as_checkpoint"], told
+    assert told["outside_t2d"] > 300, told
+    assert token_map.held_against(torch.tensor([-1, 5000]), stated)["outside_t2d"] == 2
+
+
+def a_map_without_a_checkpoint_at_hand_is_told_alone() -> None:
+    for folder in ("org/name", "/nowhere", str(TINY / "train")):
+        assert token_map.of_checkpoint(folder) == {}, folder
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "model.safetensors").write_bytes(b"no safetensors at all")
+        assert token_map.of_checkpoint(folder) == {}
+    assert token_map.held_against(torch.arange(9), {}) == {"distinct": 9}
+
+
 CHECKS: tuple[Callable[[], None], ...] = (
+    a_map_is_held_against_its_checkpoint,
+    a_map_without_a_checkpoint_at_hand_is_told_alone,
     each_name_has_its_fate,
     a_loader_that_collects_first_is_told_right,
     what_is_not_seen_written_is_compared,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from specscope import model_differences, model_facts, weight_report, weights
+from specscope import model_differences, model_facts, token_map, weight_report, weights
 from specscope.engines.sglang import weight_load
 from specscope.engines.sglang.loaded import Loaded, find_fc
 from specscope.model_facts import Facts
@@ -137,7 +137,8 @@ def _target_values(target: Any) -> dict[str, Values]:
 def _map(loaded: Loaded, runner: Any) -> dict[str, Any] | None:
     """Return the draft's token map: how many ids, the least and the largest, its hash.
 
-    ``in_use`` is whether the worker maps by the same values: SGLang copies the map once, at start.
+    ``in_use`` is whether the worker maps by the same values: SGLang copies the map once, at start. What it
+    maps by is held against the checkpoint of the start (:func:`.token_map.held_against`).
     """
     own, used = getattr(runner.model, _MAP, None), getattr(loaded.draft_worker, _MAP, None)
     one = used if own is None else own
@@ -150,6 +151,9 @@ def _map(loaded: Loaded, runner: Any) -> dict[str, Any] | None:
         "largest": int(one.max()),
         "hash": digest,
         "in_use": used is not None and values(used).hash == digest,
+        **token_map.held_against(
+            one if used is None else used, token_map.of_checkpoint(str(runner.model_config.model_path))
+        ),
     }
 
 
