@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from slice_literals import Row, sliced
+from specscope import model_differences
 from specscope.rollup import CONTEXT, COPY_LIKE
 from specscope_server.diagnosis import Evidence, context_decay, diagnose, position_config
 from specscope_server.diagnosis.model import CERTAIN, SUSPECTED, Finding
@@ -104,3 +105,16 @@ def test_the_curve_is_silent_where_the_configuration_speaks() -> None:
 def test_untold_differences_are_unknown() -> None:
     untold = {name: value for name, value in config().items() if name != "differences"}
     assert isinstance(position_config.judge(served(told=untold), ()), Unknown)
+
+
+def test_the_tracers_own_differences_are_read() -> None:
+    stated = {"rope_theta": 500_000.0, "vocab_size": 1024}
+    lost = model_differences.as_json(
+        model_differences.differences(stated, {**stated, "rope_theta": 10_000.0}, stated)
+    )
+    assert found(engine(*lost)).confidence == CERTAIN
+    other = model_differences.as_json(
+        model_differences.differences(stated, stated, {**stated, "rope_theta": 1e6})
+    )
+    assert found(engine(*other, copies=BLIND)).confidence == SUSPECTED
+    assert position_config.judge(engine(*model_differences.as_json([])), ()) is CLEAR

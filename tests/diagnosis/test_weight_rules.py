@@ -8,7 +8,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from specscope import hidden
+from specscope import hidden, weight_report
+from specscope import weights as w
+from specscope.weight_values import Values
 from specscope_server.diagnosis import (
     Evidence,
     diagnose,
@@ -333,3 +335,33 @@ def test_each_fault_comes_first_and_is_the_only_certain_one(fault: str) -> None:
     said = diagnose(evidence).findings
     assert said[0].kind == kind
     assert [one.kind for one in said if one.confidence == CERTAIN] == [kind]
+
+
+# --- as the tracer itself tells it -------------------------------------------------------------------------
+
+
+def tensor(name: str, status: str, *, nonfinite: int = 0, zeros: int = 0, **more: Any) -> w.Tensor:
+    read = Values(128, 128, 0.0, 0.07, 0.2, nonfinite, zeros, f"hash of {name}")
+    return w.Tensor(name, (8, 16), "bfloat16", status, values=read, **more)
+
+
+@pytest.mark.parametrize(
+    ("one", "rule"),
+    [
+        (tensor("model.fc.weight", w.MISSING), weights_missing),
+        (tensor("model.fc.weight", w.PARTLY, filled=0.75, sources=("fc",)), weights_missing),
+        (tensor("model.fc.weight", w.LOADED, zeros=128), weights_missing),
+        (tensor("model.fc.weight", w.LOADED, nonfinite=3), weights_not_finite),
+        (
+            tensor("lm_head.weight", w.SHARED, sources=("lm_head.weight",), shared_with="lm_head.weight"),
+            head_replaced,
+        ),
+    ],
+)
+def test_the_tracers_own_inventory_is_read(one: w.Tensor, rule: ModuleType) -> None:
+    loaded = tensor("model.midlayer.mlp.up_proj.weight", w.LOADED)
+    inventory = w.Inventory("LlamaForCausalLMEagle3", "", {}, frozenset(), (loaded, one), init_std=0.02)
+    said = diagnose(served("c2", told=config(weight_report.as_json(inventory) | {"map": dict(MAP)}))).findings
+    assert (said[0].kind, said[0].confidence) == (rule.KIND, CERTAIN)
+    sound = w.Inventory("LlamaForCausalLMEagle3", "", {}, frozenset(), (loaded,), init_std=0.02)
+    assert not diagnose(served(told=config(weight_report.as_json(sound) | {"map": dict(MAP)}))).findings
