@@ -42,8 +42,11 @@ def oddities(evidence: Evidence, *kinds: str) -> tuple[Odd, ...]:
 
 def _oddities(evidence: Evidence) -> Iterator[Odd]:
     for draft in facts.entries(evidence.config, "weights", "drafts"):
+        told = facts.entries(draft, "oddities")
+        if not told:
+            continue  # as of most drafts: a large inventory is not looked through in each round
         tensors = {str(one.get("name")): one for one in facts.entries(draft, "tensors")}
-        for odd in facts.entries(draft, "oddities"):
+        for odd in told:
             name = str(odd.get("name"))
             yield Odd(
                 str(odd.get("kind")), name, str(odd.get("level")), str(odd.get("text")), tensors.get(name, {})
