@@ -46,26 +46,14 @@ def pack(
 def unpack(
     blob: bytes, what: str, types: Mapping[str, type], required: Sequence[str], most: int
 ) -> list[Any]:
-    """Return a blob's rows, as arguments of their dataclass.
-
-    Raises:
-        CodecError: as :func:`unpack_columns`.
-    """
-    known = unpack_columns(blob, what, types, required, most)
-    return [dict(zip(known, values, strict=True)) for values in zip(*known.values(), strict=True)]
-
-
-def unpack_columns(
-    blob: bytes, what: str, types: Mapping[str, type], required: Sequence[str], most: int
-) -> dict[str, list[Any]]:
-    """Return a blob's columns that ``types`` names, as far as it has them; others are left unread.
+    """Return a blob's rows, as arguments of their dataclass; unknown columns are ignored.
 
     Raises:
         CodecError: the blob is damaged, has more than ``most`` rows, lacks a column that is ``required``, or
             one holds values of another kind. ``what`` is its name there.
     """
     # By rows as well as bytes: a few hundred bytes inflate to 400,000 rows, which take seconds to read.
-    decoded = columns.decode(blob, max_raw=MAX_RAW, max_rows=most, only=types)
+    decoded = columns.decode(blob, max_raw=MAX_RAW, max_rows=most)
     missing = [name for name in required if name not in decoded]
     if missing:
         raise columns.CodecError(f"{what} lack the columns {missing}")
@@ -78,4 +66,4 @@ def unpack_columns(
                 raise columns.CodecError(
                     f"column {name!r} of {what} holds {value!r}, {wanted.__name__} wanted"
                 )
-    return known
+    return [dict(zip(known, values, strict=True)) for values in zip(*known.values(), strict=True)]
