@@ -156,6 +156,21 @@ def test_a_chunk_that_comes_while_its_day_is_made_moves_there(kept: Store, store
     assert in_default(store_url) == 0
 
 
+def test_a_chunk_told_while_its_day_is_made_is_stored(kept: Store, store_url: str) -> None:
+    """PostgreSQL sends it to the default partition, which no longer takes it: the same try again succeeds."""
+    write(kept, "first", facts.NOW_NS)  # this connection knows the partitions as they are now
+    maker = database(store_url)
+    with ThreadPoolExecutor() as pool:
+        with maker.migrating() as connection:
+            partitions.make(connection, TODAY)
+            writing = pool.submit(write, kept, "second", facts.NOW_NS)
+            _wait_for_lock(store_url)
+        writing.result()
+    maker.close()
+    assert [steps(kept, name) for name in ("first", "second")] == [1, 1]
+    assert in_default(store_url) == 0
+
+
 def test_a_partition_in_use_holds_up_nothing_else(
     kept: Store, store_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

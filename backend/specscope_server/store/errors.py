@@ -13,6 +13,7 @@ from specscope_server.store.port import Refused, StoreError, Unavailable
 
 _RETRY = {"40001", "40P01"}
 """PostgreSQL: serialization failure, deadlock. The same transaction may succeed at once."""
+_CHECK_VIOLATION = "23514"
 _TRANSIENT = {"08", "53", "55", "57", "58"}
 """PostgreSQL classes: connection, resources (disk full, too many clients), lock not available, operator
 intervention (shutdown, timeout), system error."""
@@ -37,7 +38,16 @@ def sqlstate(error: DBAPIError) -> str:
 
 def may_repeat(error: DBAPIError) -> bool:
     """Say whether the transaction lost a race and is worth an immediate repetition."""
-    return sqlstate(error) in _RETRY
+    return sqlstate(error) in _RETRY or _lost_its_partition(error)
+
+
+def _lost_its_partition(error: DBAPIError) -> bool:
+    """Say whether the row's partition was made after PostgreSQL had chosen the default one for it.
+
+    The bounds of a partition have no name, which every constraint of ours has.
+    """
+    named = getattr(getattr(error.orig, "diag", None), "constraint_name", None)
+    return sqlstate(error) == _CHECK_VIOLATION and named is None
 
 
 def translate(error: SQLAlchemyError, place: str) -> StoreError:
@@ -51,7 +61,7 @@ def translate(error: SQLAlchemyError, place: str) -> StoreError:
     state, text = sqlstate(error), _first_line(error.orig)
     if isinstance(error, DataError) and not state:  # psycopg itself, e.g. of a NUL in a text
         return Refused(f"{place} refused a value: {text}")
-    if error.connection_invalidated or not state or state[:2] in _TRANSIENT or state in _RETRY:
+    if error.connection_invalidated or not state or state[:2] in _TRANSIENT or may_repeat(error):
         return Unavailable(f"{place} cannot be used now: {text}; check that it runs and can be reached")
     if state[:2] in _REFUSED:
         return Refused(f"{place} refused a value: {text}")
