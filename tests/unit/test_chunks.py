@@ -50,6 +50,18 @@ def test_extends_round_trip(rows: list[ExtendRow]) -> None:
     assert chunks.unpack_extends(chunks.pack_extends(rows)) == rows
 
 
+@given(st.lists(of(ExtendRow), max_size=12))
+def test_widths_of_extends_are_read_without_the_rest(rows: list[ExtendRow]) -> None:
+    found = chunks.unpack_extend_widths(chunks.pack_extends(rows))
+    names = chunks.ExtendWidths._fields
+    assert found == [tuple(getattr(row, name) for name in names) for row in rows]
+
+
+def test_widths_of_extends_need_their_columns() -> None:
+    with pytest.raises(columns.CodecError, match="fed_width"):
+        chunks.unpack_extend_widths(columns.encode({"step": [1], "after": ["verify"]}))
+
+
 def test_a_statistic_that_is_a_whole_number_first_is_not_cut_later() -> None:
     rows = [
         ExtendRow(0, 0, "verify", "eager", 8, "bf16", mean=0),

@@ -60,6 +60,13 @@ def test_rows_survive_the_wire_and_every_dimension_adds_up(steps: list[tuple[int
             assert added == total
 
 
+def test_every_count_is_added() -> None:
+    numbers = range(1, len(rollup.COUNT_FIELDS) + 1)
+    sums = rollup.Counts(*numbers)
+    sums.add(rollup.Counts(*(100 * number for number in numbers)))
+    assert sums == rollup.Counts(*(101 * number for number in numbers))
+
+
 def test_positions_count_what_was_drafted_and_accepted_there() -> None:
     book = rollup.Rollup()
     book.add(0, facts(drafted_depth=3, accepted=1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from specscope import columns, hidden, packed_rows
 from specscope.packed_rows import MAX_RAW
@@ -113,6 +113,17 @@ class ExtendRow:
     zero_rows: int | None = None
 
 
+class ExtendWidths(NamedTuple):
+    """Of a draft extend what its width, its states and its fc tell, as in :class:`ExtendRow`."""
+
+    step: int
+    after: str
+    fed_width: int
+    aux_states: int | None = None
+    fc_in: int | None = None
+    fc_ran: int | None = None
+
+
 STEP_COLUMNS: Final = tuple(f.name for f in fields(StepRow))
 TOKEN_COLUMNS: Final = ("draft_tokens", "parents", "accepted_path", "output_ids")
 """Columns that hold user text as ids, lists in the record too; sent from detail level ``tokens`` on, as is
@@ -141,6 +152,8 @@ _EXTEND_REQUIRED: Final = EXTEND_COLUMNS[: EXTEND_COLUMNS.index("aux_states")]
 
 _STEP_TYPES: Final = packed_rows.types_of(StepRow)
 _EXTEND_TYPES: Final = packed_rows.types_of(ExtendRow)
+_WIDTH_TYPES: Final = {name: _EXTEND_TYPES[name] for name in ExtendWidths._fields}
+_WIDTHS_REQUIRED: Final = tuple(name for name in _WIDTH_TYPES if name in _EXTEND_REQUIRED)
 
 
 def pack_steps(rows: Sequence[StepRow], *, tokens: bool, codec: int | None = None) -> bytes:
@@ -181,6 +194,18 @@ def unpack_extends(blob: bytes) -> list[ExtendRow]:
     """
     rows = packed_rows.unpack(blob, "draft extends", _EXTEND_TYPES, _EXTEND_REQUIRED, MAX_EXTENDS)
     return [ExtendRow(**row) for row in rows]
+
+
+def unpack_extend_widths(blob: bytes) -> list[ExtendWidths]:
+    """Return what the draft extends of a chunk were fed, in the order they ran; the rest stays unread.
+
+    Raises:
+        CodecError: as :func:`unpack_extends`, of the columns that are read.
+    """
+    found = packed_rows.unpack_columns(blob, "draft extends", _WIDTH_TYPES, _WIDTHS_REQUIRED, MAX_EXTENDS)
+    rows = len(found["step"])
+    told = (found.get(name) or [None] * rows for name in ExtendWidths._fields)
+    return [ExtendWidths._make(values) for values in zip(*told, strict=True)]
 
 
 def pack_boundaries(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, cast
@@ -322,8 +322,12 @@ def open_body(blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS) 
     return body
 
 
-def decode(blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS) -> Decoded:
+def decode(
+    blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS, only: Container[str] | None = None
+) -> Decoded:
     """Return the columns of a blob, absent values as ``None``, every column of the same length.
+
+    Columns that are not among ``only`` are left unread, whatever is in them.
 
     Raises:
         CodecError: not a blob, an unknown version or codec, damaged, larger than ``max_raw`` bytes, or of
@@ -342,7 +346,9 @@ def decode(blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS) -> 
             (length,) = reader.take(1)
             name = reader.take(length).decode()
             kind, flags, size = reader.unpack("<BBI")
-            out[name] = _decode_column(_Reader(reader.take(size)), kind, flags, rows)
+            data = reader.take(size)
+            if only is None or name in only:
+                out[name] = _decode_column(_Reader(data), kind, flags, rows)
     except (UnicodeDecodeError, IndexError, ValueError, OverflowError) as error:
         if isinstance(error, CodecError):
             raise

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 from specscope_server.diagnosis.engine_evidence import Moment
@@ -63,6 +63,9 @@ class _Minutes:
     weights: tuple[int, ...]
     values: tuple[float, ...]
     most: float
+    steps: tuple[int, ...]
+    """Those of the minutes before each, and of all."""
+    accepted: tuple[int, ...]
 
 
 def usable(history: Sequence[Moment]) -> list[Moment]:
@@ -131,24 +134,26 @@ def _drafting(moment: Moment) -> int:
 
 
 def _minutes(told: Sequence[Moment]) -> _Minutes:
+    weights = tuple(_drafting(m) for m in told)
     return _Minutes(
         starts=tuple(m.start for m in told),
-        weights=tuple(_drafting(m) for m in told),
+        weights=weights,
         values=tuple(m.counts.accepted / _drafting(m) for m in told),
         most=max(m.counts.drafted_depth / _drafting(m) for m in told),
+        steps=(0, *accumulate(weights)),
+        accepted=(0, *accumulate(m.counts.accepted for m in told)),
     )
 
 
 def _mean(m: _Minutes, start: int, end: int) -> float:
-    weights = m.weights[start:end]
-    return sum(w * v for w, v in zip(weights, m.values[start:end], strict=True)) / sum(weights)
+    return (m.accepted[end] - m.accepted[start]) / (m.steps[end] - m.steps[start])
 
 
 def _between(m: _Minutes, split: int) -> float:
     """Return the sum of squares that a split explains."""
-    first, second = sum(m.weights[:split]), sum(m.weights[split:])
+    first, every = m.steps[split], m.steps[-1]
     apart = _mean(m, 0, split) - _mean(m, split, len(m.weights))
-    return apart * apart * first * second / (first + second)
+    return apart * apart * first * (every - first) / every
 
 
 def _spread(m: _Minutes, split: int | None) -> tuple[float, int]:
@@ -169,5 +174,5 @@ def _spread(m: _Minutes, split: int | None) -> tuple[float, int]:
 def _pairs(m: _Minutes, start: int, end: int, size: int) -> list[float]:
     """Return the squared difference of neighbouring blocks, each as the variance of one step."""
     blocks = [(at, at + size) for at in range(start, end - size + 1, size)]
-    sums = [(sum(m.weights[a:b]), _mean(m, a, b)) for a, b in blocks]
+    sums = [(m.steps[b] - m.steps[a], _mean(m, a, b)) for a, b in blocks]
     return [(x - y) ** 2 / (1 / n + 1 / k) for (n, x), (k, y) in pairwise(sums)]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from specscope_server.diagnosis.engine_evidence import Event
 from specscope_server.store import schema
+from specscope_server.store.prepared import Prepared
+from specscope_server.store.values import unpacked_json
 
 MAX_EVENTS: Final = 50
 MAX_FIELDS: Final = 8
@@ -17,6 +19,13 @@ DRAFT: Final = "draft weights"
 TARGET: Final = "target weights"
 _T = schema.engine_event.c
 
+_NEWEST: Final = Prepared(
+    select(_T.event_ns, _T.event, _T.process_uid, _T.weight_version, _T.detail, _T.config)
+    .where(_T.engine_uid == bindparam("engine"), _T.event_ns >= bindparam("since"))
+    .order_by(_T.event_ns.desc(), _T.process_uid, _T.event)
+    .limit(MAX_EVENTS)
+)
+
 
 def engine_events(connection: Connection, engine_uid: str, since_ns: int) -> tuple[Event, ...]:
     """Return the newest :data:`MAX_EVENTS` events since ``since_ns``, oldest first.
@@ -24,18 +33,13 @@ def engine_events(connection: Connection, engine_uid: str, since_ns: int) -> tup
     ``changed`` of an update names the weights of which a hash moved; of a repeated start (another
     configuration under the same launch) the fields that are others than in the event before.
     """
-    found = connection.execute(
-        select(_T.event_ns, _T.event, _T.process_uid, _T.weight_version, _T.detail, _T.config)
-        .where(_T.engine_uid == engine_uid, _T.event_ns >= since_ns)
-        .order_by(_T.event_ns.desc(), _T.process_uid, _T.event)
-        .limit(MAX_EVENTS)
-    ).all()
+    found = _NEWEST.rows(connection, {"engine": engine_uid, "since": since_ns})
     told: list[Event] = []
     before: dict[str, Mapping[str, Any]] = {}
     for row in reversed(found):
-        last = before.get(row.process_uid)
-        changed = (*_weights(row.detail), *(() if last is None else _fields(last, row.config)))
-        before[row.process_uid] = row.config
+        last, config = before.get(row.process_uid), unpacked_json(row.config)
+        changed = (*_weights(unpacked_json(row.detail)), *(() if last is None else _fields(last, config)))
+        before[row.process_uid] = config
         told.append(Event(row.event_ns / 1e9, row.event, row.process_uid, row.weight_version, tuple(changed)))
     return tuple(told)
 

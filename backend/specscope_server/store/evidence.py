@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from specscope import convention
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from specscope_server.diagnosis import hidden_evidence
 from specscope_server.diagnosis.model import Evidence
@@ -16,6 +16,7 @@ from specscope_server.store.expectations import expected_of
 from specscope_server.store.extends import extends
 from specscope_server.store.facts import StoredEngine, load
 from specscope_server.store.place_evidence import place_evidence
+from specscope_server.store.prepared import Prepared
 from specscope_server.store.ranks import rank_evidence
 from specscope_server.store.read_rollups import window_sums
 from specscope_server.store.reconcile import reconciliation
@@ -28,11 +29,28 @@ from specscope_server.store.window import differences
 HEARTBEAT_S = 1.0
 """Seconds between heartbeats of a tracer that is well."""
 MAX_EXAMPLES = 5
-_CANDIDATES = 500
+_MAX_CANDIDATES = 500
 _LOOKBACK_NS = 3600 * 1_000_000_000
 """A request may have arrived this long before the window and still be an example of it."""
 _SECOND_NS = 1_000_000_000
 _R = schema.request.c
+_ARRIVED = Prepared(
+    select(_R.kind, func.count())
+    .where(_R.engine_uid == bindparam("engine"), _R.arrival_ns >= bindparam("start"))
+    .group_by(_R.kind)
+)
+_CANDIDATES = Prepared(
+    select(_R.uid, _R.accepted, _R.drafted_depth)
+    .where(
+        _R.engine_uid == bindparam("engine"),
+        _R.arrival_ns >= bindparam("arrived"),
+        _R.last_received_ns >= bindparam("received"),
+        _R.kind == convention.KIND_USER,
+        _R.verify_steps > 0,
+    )
+    .order_by(_R.arrival_ns.desc(), _R.uid.desc())
+    .limit(_MAX_CANDIDATES)
+)
 
 
 def evidence(
@@ -88,12 +106,8 @@ def evidence(
 
 def _arrived(connection: Connection, engine_uid: str, start_ns: int) -> dict[str, int]:
     """Return how many requests arrived in the window, by kind."""
-    found = connection.execute(
-        select(_R.kind, func.count().label("requests"))
-        .where(_R.engine_uid == engine_uid, _R.arrival_ns >= start_ns)
-        .group_by(_R.kind)
-    )
-    return {row.kind: row.requests for row in found}
+    found = _ARRIVED.rows(connection, {"engine": engine_uid, "start": start_ns})
+    return {row[0]: row[1] for row in found}
 
 
 def _at_least(counted: Mapping[str, int], arrived: Mapping[str, int]) -> dict[str, int]:
@@ -112,18 +126,14 @@ def _examples(
 
     Chosen among the newest arrivals, so that a busy engine costs no more than a quiet one.
     """
-    found = connection.execute(
-        select(_R.uid, _R.accepted, _R.drafted_depth)
-        .where(
-            _R.engine_uid == engine.row.engine_uid,
-            _R.arrival_ns >= start_ns - _LOOKBACK_NS,
-            _R.last_received_ns >= received_ns,
-            _R.kind == convention.KIND_USER,
-            _R.verify_steps > 0,
-        )
-        .order_by(_R.arrival_ns.desc(), _R.uid.desc())
-        .limit(_CANDIDATES)
-    ).all()
+    found = _CANDIDATES.rows(
+        connection,
+        {
+            "engine": engine.row.engine_uid,
+            "arrived": start_ns - _LOOKBACK_NS,
+            "received": received_ns,
+        },
+    )
     # Drafted nothing is undefined, not bad: such requests come last.
     worst = sorted(found, key=lambda r: r.accepted / r.drafted_depth if r.drafted_depth else 2.0)
     return tuple(row.uid for row in worst[:MAX_EXAMPLES])

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from specscope import clock
 from specscope.records import Crossing
-from sqlalchemy import Connection, Row, Select, Table, and_, bindparam, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Table, bindparam, func, select
 
 from specscope_server.store import rows as names
 from specscope_server.store import schema
 from specscope_server.store.model import ProcessRow
 from specscope_server.store.prepared import Prepared
 from specscope_server.store.states import Armed, arming
-from specscope_server.store.values import from_ns
+from specscope_server.store.values import from_ns, unpacked_json
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class StoredEngine:
     @property
     def config(self) -> Mapping[str, Any]:
         """Return its newest configuration, empty when it has not reported one."""
-        return {} if self.report is None else self.report.config
+        return {} if self.report is None else unpacked_json(self.report.config)
 
     @property
     def speculation(self) -> bool | None:
@@ -153,74 +153,86 @@ def load(
 
     Without ``states`` the processes come without counters, gauges and ledger.
     """
-    chosen = select(schema.engine.c.engine_uid)
-    if workspace is not None:
-        chosen = chosen.where(schema.engine.c.workspace == workspace)
-    if uids is not None:
-        chosen = chosen.where(schema.engine.c.engine_uid.in_(sorted(set(uids))))
-    table = schema.engine
-    found = connection.execute(
-        select(table)
-        .where(table.c.engine_uid.in_(chosen))
-        .order_by(table.c.started_ns.desc(), table.c.engine_uid)
-    )
-    engines = {row.engine_uid: StoredEngine(row) for row in found}
+    wanted = None if uids is None else sorted(set(uids))
+    of = _Chosen(workspace is not None, None if wanted is None else len(wanted))
+    values = {f"uid_{place}": uid for place, uid in enumerate(wanted or ())} | {"workspace": workspace}
+    engines = {row.engine_uid: StoredEngine(row) for row in _engines_of(of).rows(connection, values)}
     if engines:
-        processes = _add_processes(connection, chosen, engines)
+        processes: dict[tuple[str, str], StoredProcess] = {}
+        for row in _processes_of(of).rows(connection, values):
+            process = processes[row.engine_uid, row.process_uid] = StoredProcess(row)
+            engines[row.engine_uid].processes.append(process)
         if states:
-            _add_states(connection, chosen, processes)
-        _add_reports(connection, chosen, engines)
+            _add_states(connection, of, values, processes)
+        # Several ranks may report at the same moment; the last one here is always the same.
+        for row in _reports_of(of).rows(connection, values):
+            engines[row.engine_uid].report = row
     return list(engines.values())
 
 
-_Processes = dict[tuple[str, str], StoredProcess]
+class _Chosen(NamedTuple):
+    """Which engines: of one workspace or all, and how many uids are named (``None``: every engine)."""
+
+    of_workspace: bool
+    uids: int | None
+
+    def of(self, table: Table) -> list[ColumnElement[bool]]:
+        """Return the conditions on a table that has the uids of engines."""
+        engine = schema.engine.c
+        found: list[ColumnElement[bool]] = []
+        if self.uids is not None:
+            uid = table.c.engine_uid
+            found.append(uid.in_([bindparam(f"uid_{place}", type_=uid.type) for place in range(self.uids)]))
+        if self.of_workspace:
+            mine = select(engine.engine_uid).where(engine.workspace == bindparam("workspace"))
+            found.append(table.c.engine_uid.in_(mine))
+        return found
 
 
-def _add_processes(
-    connection: Connection, chosen: Select[str], engines: Mapping[str, StoredEngine]
-) -> _Processes:
-    by_key: _Processes = {}
-    table = schema.process
-    for row in connection.execute(
-        select(table).where(table.c.engine_uid.in_(chosen)).order_by(table.c.start_ns, table.c.process_uid)
-    ):
-        process = by_key[row.engine_uid, row.process_uid] = StoredProcess(row)
-        engines[row.engine_uid].processes.append(process)
-    return by_key
+@lru_cache(64)
+def _engines_of(of: _Chosen) -> Prepared:
+    t = schema.engine
+    return Prepared(select(t).where(*of.of(t)).order_by(t.c.started_ns.desc(), t.c.engine_uid))
 
 
-def _add_states(connection: Connection, chosen: Select[str], by_key: _Processes) -> None:
-    def stored(table: Table) -> Iterable[Row[*tuple[Any, ...]]]:
-        return connection.execute(select(table).where(table.c.engine_uid.in_(chosen)))
+@lru_cache(64)
+def _processes_of(of: _Chosen) -> Prepared:
+    t = schema.process
+    return Prepared(select(t).where(*of.of(t)).order_by(t.c.start_ns, t.c.process_uid))
 
-    for row in stored(schema.process_counter):
+
+@lru_cache(64)
+def _all_of(of: _Chosen, name: str) -> Prepared:
+    t = schema.metadata.tables[name]
+    return Prepared(select(t).where(*of.of(t)))
+
+
+def _add_states(
+    connection: Connection,
+    of: _Chosen,
+    values: Mapping[str, Any],
+    by_key: Mapping[tuple[str, str], StoredProcess],
+) -> None:
+    for row in _all_of(of, schema.process_counter.name).rows(connection, values):
         by_key[row.engine_uid, row.process_uid].counters[row.name][row.label] = row.value
-    for row in stored(schema.process_gauge):
+    for row in _all_of(of, schema.process_gauge.name).rows(connection, values):
         gauges = by_key[row.engine_uid, row.process_uid].gauges
         gauges[row.name][row.label] = (row.value, row.reason, row.event_ns)
-    for row in stored(schema.boundary_total):
+    for row in _all_of(of, schema.boundary_total.name).rows(connection, values):
         totals = by_key[row.engine_uid, row.process_uid].totals
         totals[row.boundary, row.source, row.mode] = (row.expected, row.observed)
 
 
-def _add_reports(connection: Connection, chosen: Select[str], engines: Mapping[str, StoredEngine]) -> None:
-    table = schema.engine_event
-    newest = (
-        select(table.c.engine_uid, func.max(table.c.event_ns).label("event_ns"))
-        .where(table.c.engine_uid.in_(chosen))
-        .group_by(table.c.engine_uid)
-        .subquery()
+@lru_cache(64)
+def _reports_of(of: _Chosen) -> Prepared:
+    """Return the query of the newest reports of each engine; ``config`` comes as text."""
+    t, other = schema.engine_event, schema.engine_event.alias("other")
+    newest = select(func.max(other.c.event_ns)).where(other.c.engine_uid == t.c.engine_uid).correlate(t)
+    return Prepared(
+        select(t)
+        .where(*of.of(t), t.c.event_ns == newest.scalar_subquery())
+        .order_by(t.c.process_uid.desc(), t.c.event.desc())
     )
-    found: Sequence[Row[Any]] = connection.execute(
-        select(table)
-        .join(
-            newest,
-            and_(table.c.engine_uid == newest.c.engine_uid, table.c.event_ns == newest.c.event_ns),
-        )
-        .order_by(table.c.process_uid.desc(), table.c.event.desc())
-    ).all()
-    for row in found:  # several ranks may report at the same moment; the last one here is always the same
-        engines[row.engine_uid].report = row
 
 
 def engine_names(connection: Connection, uids: Iterable[str]) -> dict[str, str]:

@@ -7,11 +7,12 @@ import logging
 from specscope import hidden
 from specscope.columns import CodecError
 from specscope.hidden import HiddenRow
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from specscope_server.diagnosis import place_comparison
 from specscope_server.diagnosis.engine_evidence import PlaceComparison
 from specscope_server.store import schema
+from specscope_server.store.prepared import Prepared
 
 log = logging.getLogger(__name__)
 MAX_CHUNKS = 6
@@ -19,20 +20,21 @@ MAX_CHUNKS = 6
 chunk of 60 passes, and only at detail ``full``."""
 _T = schema.step_chunk.c
 
+_NEWEST = Prepared(
+    select(_T.uid, _T.process_uid, _T.seq, _T.hidden)
+    .where(_T.engine_uid == bindparam("engine"), _T.end_ns >= bindparam("start"), func.length(_T.hidden) > 0)
+    .order_by(_T.end_ns.desc(), _T.uid, _T.process_uid, _T.seq)
+    .limit(MAX_CHUNKS)
+)
+
 
 def place_evidence(connection: Connection, engine_uid: str, start_ns: int) -> tuple[PlaceComparison, ...]:
     """Return what the newest :data:`MAX_CHUNKS` chunks with hidden states since ``start_ns`` tell.
 
     Empty where these have no fingerprints (detail below ``full``): then the first chunk alone is unpacked.
     """
-    found = connection.execute(
-        select(_T.uid, _T.process_uid, _T.seq, _T.hidden)
-        .where(_T.engine_uid == engine_uid, _T.end_ns >= start_ns, func.length(_T.hidden) > 0)
-        .order_by(_T.end_ns.desc(), _T.uid, _T.process_uid, _T.seq)
-        .limit(MAX_CHUNKS)
-    ).all()
     requests: dict[tuple[str, str], list[HiddenRow]] = {}
-    for chunk in found:
+    for chunk in _NEWEST.rows(connection, {"engine": engine_uid, "start": start_ns}):
         try:
             rows = hidden.unpack(chunk.hidden)
         except CodecError as error:

@@ -10,17 +10,23 @@ from typing import Any, Final
 
 from specscope import chunks, convention
 from specscope.columns import CodecError
-from sqlalchemy import Connection, Row, and_, delete, select
+from sqlalchemy import Connection, Row, and_, bindparam, delete, select
 
 from specscope_server.diagnosis.model import RankEvidence
 from specscope_server.store import rank_hidden, schema
 from specscope_server.store.facts import StoredEngine, StoredProcess
+from specscope_server.store.prepared import Prepared
 from specscope_server.store.rows import Row as Values
 
 log = logging.getLogger(__name__)
 KEPT: Final = 64
 """Records kept of each process, the newest: a minute of a busy engine, up to 16384 steps, about 130 KiB."""
 _T = schema.rank_steps.c
+_TOLD: Final = Prepared(
+    select(_T.process_uid, _T.first_step, _T.size, _T.sums)
+    .where(_T.engine_uid == bindparam("engine"))
+    .order_by(_T.process_uid, _T.first_step)
+)
 _Key = tuple[int, int, str]
 """Data-parallel rank, pipeline stage, serving role: ranks that have these in common must agree."""
 _Record = Row[*tuple[Any, ...]]
@@ -61,11 +67,7 @@ class _Group:
 def rank_evidence(connection: Connection, engine: StoredEngine) -> tuple[RankEvidence, ...]:
     """Return one entry a group of ranks of which any rank was heard."""
     told: dict[str, list[_Record]] = defaultdict(list)
-    for row in connection.execute(
-        select(_T.process_uid, _T.first_step, _T.size, _T.sums)
-        .where(_T.engine_uid == engine.row.engine_uid)
-        .order_by(_T.process_uid, _T.first_step)
-    ):
+    for row in _TOLD.rows(connection, {"engine": engine.row.engine_uid}):
         told[row.process_uid].append(row)
     groups: dict[_Key, _Group] = defaultdict(_Group)
     for process in _together([p for p in engine.processes if p.uid in told]):

@@ -10,12 +10,13 @@ from collections import Counter
 from typing import Any, Final
 
 from specscope import convention
-from sqlalchemy import Connection, Row, case, func, select, text
+from sqlalchemy import Connection, Row, bindparam, case, func, or_, select, text
 
 from specscope_server.diagnosis.model import Difference, Reconciliation
 from specscope_server.store import rows as names
 from specscope_server.store import schema
 from specscope_server.store.facts import StoredEngine, StoredProcess
+from specscope_server.store.prepared import Prepared
 from specscope_server.store.states import UNTOLD
 from specscope_server.store.told import EngineCounts
 
@@ -38,35 +39,45 @@ def reconciliation(
     connection: Connection, engine: StoredEngine, now_ns: int, arrived_ns: int, received_ns: int
 ) -> Reconciliation:
     """Compare requests that arrived since ``arrived_ns`` and were told of since ``received_ns``."""
-    mine = (_T.engine_uid == engine.row.engine_uid, _T.arrival_ns >= arrived_ns)
-    told = (
-        _T.last_received_ns >= received_ns,
-        _T.last_received_ns <= now_ns - SETTLED_NS,
-        _T.state.in_(_ENDED),
-    )
+    values = {
+        "engine": engine.row.engine_uid,
+        "arrived": arrived_ns,
+        "received": received_ns,
+        "settled": now_ns - SETTLED_NS,
+    }
+    return _concluded(engine, _COUNTED.rows(connection, values), _DIFFERING.rows(connection, values))
+
+
+def _counted() -> Prepared:
     newest = (
         select(_T.process_uid, _T.engine_verify_steps)
-        .where(*mine, *told)
+        .where(*_TOLD)
         .order_by(_T.arrival_ns.desc(), _T.uid.desc())
         .limit(SAMPLE)
         .subquery()
     )
     whole = func.sum(case((newest.c.engine_verify_steps.is_not(None), 1), else_=0))
-    counted = connection.execute(
-        select(newest.c.process_uid, func.count().label("ended"), whole.label("whole")).group_by(
-            newest.c.process_uid
-        )
-    ).all()
-    differing = connection.execute(
-        select(
-            *(_T.uid, _T.rid, _T.process_uid, _T.verify_steps, _T.accepted),
-            *(_T.engine_verify_steps, _T.engine_accepted),
-        )
-        .where(*mine, *told, text(f"({schema.DIFFERING})"))
-        .order_by(_T.arrival_ns.desc(), _T.uid.desc())
-        .limit(MAX_DIFFERENCES)
-    ).all()
-    return _concluded(engine, counted, differing)
+    counted = select(newest.c.process_uid, func.count().label("ended"), whole.label("whole"))
+    return Prepared(counted.group_by(newest.c.process_uid))
+
+
+_TOLD = (
+    _T.engine_uid == bindparam("engine"),
+    _T.arrival_ns >= bindparam("arrived"),
+    _T.last_received_ns >= bindparam("received"),
+    _T.last_received_ns <= bindparam("settled"),
+    or_(*(_T.state == state for state in _ENDED)),
+)
+_COUNTED: Final = _counted()
+_DIFFERING: Final = Prepared(
+    select(
+        *(_T.uid, _T.rid, _T.process_uid, _T.verify_steps, _T.accepted),
+        *(_T.engine_verify_steps, _T.engine_accepted),
+    )
+    .where(*_TOLD, text(f"({schema.DIFFERING})"))
+    .order_by(_T.arrival_ns.desc(), _T.uid.desc())
+    .limit(MAX_DIFFERENCES)
+)
 
 
 def _concluded(engine: StoredEngine, counted: Any, differing: Any) -> Reconciliation:

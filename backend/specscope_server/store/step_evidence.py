@@ -12,7 +12,7 @@ from specscope import chunks
 from specscope import convention as c
 from specscope.columns import CodecError
 from specscope.rollup import Counts
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
 from specscope_server.diagnosis.step_evidence import (
     PREFIX,
@@ -24,6 +24,7 @@ from specscope_server.diagnosis.step_evidence import (
     StepEvidence,
 )
 from specscope_server.store import schema
+from specscope_server.store.prepared import Prepared
 from specscope_server.store.step_sums import IdSums, PlaceSums, StepSums, sums_of
 
 log = logging.getLogger(__name__)
@@ -32,26 +33,27 @@ MAX_CHUNKS: Final = 60
 QUARTERS: Final = ("first", "second", "third", "newest")
 _T, _R = schema.step_chunk.c, schema.request.c
 
+_NEWEST: Final = Prepared(
+    select(_T.uid, _T.seq, _T.first_step, _T.steps, _R.cached_tokens, _R.prefill_passes, _R.arrival_ns)
+    .join(schema.request, and_(_R.engine_uid == _T.engine_uid, _R.uid == _T.uid))
+    .where(
+        _T.engine_uid == bindparam("engine"),
+        _T.end_ns >= bindparam("start"),
+        func.length(_T.steps) > 0,
+        or_(_R.kind == c.KIND_USER, _R.kind == ""),
+    )
+    .order_by(_T.end_ns.desc(), _T.uid, _T.process_uid, _T.seq)
+    .limit(MAX_CHUNKS)
+)
+
 
 def step_evidence(connection: Connection, engine_uid: str, start_ns: int) -> StepEvidence:
     """Return what the newest :data:`MAX_CHUNKS` chunks of users' requests since ``start_ns`` tell.
 
     A chunk that cannot be read is left out with a note in the log.
     """
-    rows = connection.execute(
-        select(_T.uid, _T.seq, _T.first_step, _T.steps, _R.cached_tokens, _R.prefill_passes, _R.arrival_ns)
-        .join(schema.request, and_(_R.engine_uid == _T.engine_uid, _R.uid == _T.uid))
-        .where(
-            _T.engine_uid == engine_uid,
-            _T.end_ns >= start_ns,
-            func.length(_T.steps) > 0,
-            _R.kind.in_((c.KIND_USER, "")),
-        )
-        .order_by(_T.end_ns.desc(), _T.uid, _T.process_uid, _T.seq)
-        .limit(MAX_CHUNKS)
-    ).all()
     told: list[tuple[Any, StepSums]] = []
-    for row in rows:
+    for row in _NEWEST.rows(connection, {"engine": engine_uid, "start": start_ns}):
         try:
             told.append((row, sums_of(row.steps, row.first_step)))
         except CodecError as error:

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, cast
 
 from sqlalchemy import Text, TypeDecorator
@@ -23,6 +24,10 @@ MAX_COUNT = 2**40
 """Largest count taken in: 30 years of 1000 a second, and eight million of them still add up in 64 bits."""
 MAX_NS = 2**62
 """Largest duration or sequence number taken in."""
+LARGE = 1024
+"""Characters of a JSON text from which on it is a configuration: long, and the same for long."""
+MAX_LARGE = 256
+"""Of these so many are remembered, unpacked: each engine's is asked for every two seconds."""
 
 
 def engine_uid(workspace: str, environment: str, instance: str) -> str:
@@ -111,8 +116,15 @@ def packed_json(value: Mapping[str, Any]) -> str:
 
 
 def unpacked_json(value: str | None) -> Mapping[str, Any]:
-    """Return an object that :class:`JsonText` keeps."""
-    return cast("Mapping[str, Any]", json.loads(value)) if value else {}
+    """Return an object that :class:`JsonText` keeps; it is shared, and nobody may change it."""
+    if not value:
+        return {}
+    return _unpacked_large(value) if len(value) > LARGE else cast("Mapping[str, Any]", json.loads(value))
+
+
+@lru_cache(MAX_LARGE)
+def _unpacked_large(value: str) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", json.loads(value))
 
 
 class JsonText(TypeDecorator[Mapping[str, Any]]):

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from specscope.records import Crossing
 from specscope.rollup import BUCKET_S
-from sqlalchemy import ColumnElement, Connection, ScalarSelect, and_, select
+from sqlalchemy import ColumnElement, Connection, ScalarSelect, and_, bindparam, select
 
 from specscope_server.store import schema
 from specscope_server.store.facts import StoredEngine
+from specscope_server.store.prepared import Prepared
 
 Totals = dict[Crossing, tuple[int | None, int | None]]
 _T = schema.boundary_total
@@ -24,14 +25,7 @@ def differences(connection: Connection, engine: StoredEngine, start_ns: int) -> 
     that was first heard within it counts from the first value told.
     """
     last = start_ns // 1_000_000_000 // BUCKET_S * BUCKET_S - BUCKET_S
-    before, first = _C.c.bucket <= last, _C.c.bucket > last
-    found = connection.execute(
-        select(
-            _T,
-            *(_at(name, before, newest=True).label(f"{name}_before") for name in ("expected", "observed")),
-            *(_at(name, first, newest=False).label(f"{name}_first") for name in ("expected", "observed")),
-        ).where(_T.c.engine_uid == engine.row.engine_uid)
-    )
+    found = _GROWN.rows(connection, {"engine": engine.row.engine_uid, "last": last})
     started = {process.uid: process.row.start_ns for process in engine.processes}
     grown: dict[str, Totals] = {process.uid: {} for process in engine.processes}
     for row in found:
@@ -48,6 +42,20 @@ def _at(name: str, when: ColumnElement[bool], *, newest: bool) -> ScalarSelect[i
     key = [_C.c[column.name] == column for column in _T.primary_key.columns]
     order = _C.c.bucket.desc() if newest else _C.c.bucket.asc()
     return select(_C.c[name]).where(and_(*key, when)).order_by(order).limit(1).scalar_subquery()
+
+
+def _grown() -> Prepared:
+    before, first = _C.c.bucket <= bindparam("last"), _C.c.bucket > bindparam("last")
+    return Prepared(
+        select(
+            _T,
+            *(_at(name, before, newest=True).label(f"{name}_before") for name in ("expected", "observed")),
+            *(_at(name, first, newest=False).label(f"{name}_first") for name in ("expected", "observed")),
+        ).where(_T.c.engine_uid == bindparam("engine"))
+    )
+
+
+_GROWN = _grown()
 
 
 def _difference(now: int | None, before: int | None, otherwise: int | None) -> int | None:
