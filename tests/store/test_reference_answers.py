@@ -9,8 +9,8 @@ import pytest
 from specscope import hidden, reference_file
 from specscope.reference_file import Facts, Passage
 from specscope_server.diagnosis.reference_fit import misfits
-from specscope_server.reference_answers import ReferenceAnswer, of_engine, of_request
 from specscope_server.store.port import Store
+from specscope_server.store.reference_answers import ReferenceAnswer, of_engine, of_request
 from specscope_server.store.told import Batch
 from storekit import facts, reference_requests, references
 from storekit.reference_requests import CONFIG, healthy, told

@@ -15,7 +15,6 @@ from specscope import reference_file
 from specscope.reference_file import Facts, ReferenceFileError, Stored
 from starlette.requests import ClientDisconnect
 
-from specscope_server import reference_answers
 from specscope_server.api.common import (
     DEFAULT_WORKSPACE,
     Model,
@@ -29,8 +28,9 @@ from specscope_server.api.errors import RESPONSES, ApiError, not_found
 from specscope_server.diagnosis.reference import SlotComparison
 from specscope_server.ingest import body
 from specscope_server.ingest.refusal import Refusal
-from specscope_server.reference_answers import ReferenceAnswer
+from specscope_server.store import reference_answers
 from specscope_server.store.model import ReferenceRow
+from specscope_server.store.reference_answers import ReferenceAnswer
 
 router = APIRouter(tags=["references"], responses=RESPONSES)
 UID_CHARS: Final = 32

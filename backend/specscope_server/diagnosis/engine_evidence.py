@@ -46,10 +46,11 @@ class Event:
 class ReferenceEvidence:
     """What the draft was fed, held against a plain forward of the target on the same tokens.
 
-    ``relative_error`` is the mean over ``rows`` of |x - y| / |y| at ``place`` and ``slot``; ``scale`` the
-    ratio of norms, ``cosine`` the mean cosine. ``shifted`` is the error against the reference of the token
-    before (offset -1) and after (+1). ``other_slots``: error against the reference of every other slot, so
-    that a wrong order names itself. ``reference`` is its uid.
+    ``relative_error`` is sqrt(sum |x - y|^2 / sum |y|^2) over ``rows`` tokens at ``place`` and ``slot``;
+    ``scale`` the ratio of their root mean squares, ``cosine`` what these two leave: sum <x, y> over both
+    sizes. ``shifted`` is the error against the reference of the token before (offset -1) and after (+1).
+    ``other_slots``: error against the reference of every other slot, so that a wrong order names itself.
+    ``reference`` is its uid.
     """
 
     place: str

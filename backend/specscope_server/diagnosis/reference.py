@@ -19,6 +19,7 @@ from specscope.hidden import HiddenRow
 from specscope.reference_file import Passage, Track
 
 from specscope_server.diagnosis import relative_error
+from specscope_server.diagnosis.engine_evidence import ReferenceEvidence
 from specscope_server.diagnosis.relative_error import NOTHING, Array, Estimate, Sums
 
 EQUAL: Final = 0.1
@@ -164,6 +165,28 @@ def conclude(pairs: Pairs) -> SlotComparison:
         shifted={shift: None if one is None else one.relative_error for shift, one in shifted.items()},
         positions=pairs.positions,
         errors=pairs.errors,
+    )
+
+
+def as_evidence(compared: Iterable[SlotComparison], reference_uid: str) -> tuple[ReferenceEvidence, ...]:
+    """Return what the rules see of a comparison; a slot that the reference does not have is left out."""
+    return tuple(_seen(one, told, reference_uid) for one in compared if (told := one.estimate) is not None)
+
+
+def _seen(one: SlotComparison, told: Estimate, reference_uid: str) -> ReferenceEvidence:
+    scale, error = told.scale, told.relative_error
+    return ReferenceEvidence(
+        place=one.place,
+        slot=one.slot,
+        rows=told.tokens,
+        relative_error=error,
+        scale=scale,
+        cosine=max(-1.0, min(1.0, (1 + scale**2 - error**2) / (2 * scale))) if scale > 0 else None,
+        shifted={shift: other for shift, other in one.shifted.items() if other is not None},
+        other_slots={
+            slot: other for slot, other in enumerate(one.against) if slot != one.slot and other is not None
+        },
+        reference=reference_uid,
     )
 
 

@@ -190,4 +190,4 @@ class SqlStore(SqlReads):
         """See the port."""
         with self._database.read() as connection:
             opened = Opened()
-            yield SqlReads(lambda: nullcontext(connection), self._clock, lambda: opened)
+            yield SqlReads(lambda: nullcontext(connection), self._clock, lambda: opened, self._compared)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from specscope import convention
 from sqlalchemy import Connection, bindparam, func, select
 
 from specscope_server.diagnosis import hidden_evidence
+from specscope_server.diagnosis.engine_evidence import ReferenceEvidence
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import hidden_sums, schema
 from specscope_server.store import rows as names
@@ -54,11 +55,17 @@ _CANDIDATES = Prepared(
 
 
 def evidence(
-    connection: Connection, workspace: str, engine_uid: str, now_ns: int, window_ns: int
+    connection: Connection,
+    workspace: str,
+    engine_uid: str,
+    now_ns: int,
+    window_ns: int,
+    referred: Callable[[int], tuple[ReferenceEvidence, ...]],
 ) -> Evidence | None:
     """Return the evidence of the window that ends at ``now_ns``; ``None``: the workspace has none of that id.
 
-    Event times are the engine's; where its clock is known to be far off, the window moves with it.
+    ``referred`` tells what a reference says of the requests that arrived from a time (ns) on. Event times are
+    the engine's; where its clock is known to be far off, the window moves with it.
     """
     engine = next(iter(load(connection, workspace=workspace, uids=[engine_uid])), None)
     if engine is None:
@@ -86,6 +93,7 @@ def evidence(
         window_requests=arrived,
         extends=extends(connection, engine_uid, start_ns),
         places=place_evidence(connection, engine_uid, start_ns),
+        reference=referred(start_ns),
         dropped=engine.summed(names.DROPPED),
         hook_errors=engine.summed(names.HOOK_ERRORS),
         example_requests=_examples(connection, engine, start_ns, now_ns - window_ns),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
 from specscope import hidden_rollup
@@ -11,6 +11,7 @@ from specscope.reference_file import Stored
 from specscope.rollup import Counts
 from sqlalchemy import Connection
 
+from specscope_server.diagnosis.engine_evidence import ReferenceEvidence
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import alert_rules as rules
 from specscope_server.store import alerts as alerting
@@ -44,6 +45,7 @@ from specscope_server.store.read_engines import engines, heard_since, models
 from specscope_server.store.read_hidden import request_hidden
 from specscope_server.store.read_requests import page
 from specscope_server.store.read_rollups import series, sliced, window_sums
+from specscope_server.store.reference_evidence import ReferenceEvidences
 from specscope_server.store.sizes import used_bytes
 from specscope_server.store.sliced import Sliced
 from specscope_server.store.values import to_ns
@@ -64,12 +66,14 @@ class SqlReads:
         connect: Callable[[], AbstractContextManager[Connection]],
         clock: Callable[[], int],
         opened: Callable[[], Opened] = Opened,
+        compared: ReferenceEvidences | None = None,
     ) -> None:
         """Read on what ``connect`` opens, once a read; ``clock`` tells ns since 1970.
 
-        ``opened`` gives what a read may find opened already.
+        ``opened`` gives what a read may find opened already, ``compared`` what was held against references.
         """
         self._connect, self._clock, self._opened = connect, clock, opened
+        self._compared = ReferenceEvidences() if compared is None else compared
 
     def engines(self, workspace: str, since: datetime) -> list[EngineRow]:
         """See the port."""
@@ -164,7 +168,14 @@ class SqlReads:
     def evidence(self, workspace: str, engine_uid: str, now: datetime, window_s: float) -> Evidence | None:
         """See the port."""
         with self._connect() as connection:
-            return evidence(connection, workspace, engine_uid, to_ns(now), round(window_s * 1e9))
+            now_ns, window_ns = to_ns(now), round(window_s * 1e9)
+            here = SqlReads(lambda: nullcontext(connection), self._clock, self._opened, self._compared)
+
+            def referred(start_ns: int) -> tuple[ReferenceEvidence, ...]:
+                window = start_ns, window_ns, now_ns
+                return self._compared.of(connection, here, workspace, engine_uid, window)
+
+            return evidence(connection, workspace, engine_uid, now_ns, window_ns, referred)
 
     def engine_uids(self) -> list[tuple[str, str]]:
         """See the port."""

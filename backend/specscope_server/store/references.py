@@ -8,18 +8,22 @@ from typing import Any, Final
 
 import numpy as np
 from specscope.reference_file import Facts, Stored
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select
 
 from specscope_server.store import schema
 from specscope_server.store import upsert as upserts
 from specscope_server.store.model import ReferenceRow, ReferenceSequence
 from specscope_server.store.port import Refused
+from specscope_server.store.prepared import Prepared
 from specscope_server.store.values import clean, from_ns, key
 
 MAX_REFERENCES: Final = 100
 """References of one workspace; a comparison looks at the newest of them."""
 _R = schema.reference.c
 _S = schema.reference_sequence.c
+_UIDS = Prepared(
+    select(_R.reference_uid).where(_R.workspace == bindparam("workspace")).order_by(_R.reference_uid)
+)
 
 
 def add(
@@ -115,6 +119,11 @@ def sequence(connection: Connection, workspace: str, uid: str, number: int) -> S
         )
     ).one_or_none()
     return None if found is None else Stored(found.name, _ids(found.ids), found.prompt_tokens, found.numbers)
+
+
+def uids(connection: Connection, workspace: str) -> tuple[str, ...]:
+    """Return which references a workspace has, in no order that means anything; cheap."""
+    return tuple(row[0] for row in _UIDS.rows(connection, {"workspace": workspace}))
 
 
 def _ids(packed: bytes) -> tuple[int, ...]:

@@ -15,11 +15,11 @@ from specscope_frontend.charts import PositionLine, by_position
 from specscope_frontend.charts.figure import Figure
 from specscope_frontend.charts.hidden import MAX_LINES
 
-from specscope_server import reference_answers
 from specscope_server.diagnosis.reference import EQUAL, SlotComparison
-from specscope_server.reference_answers import ReferenceAnswer
+from specscope_server.store import reference_answers
 from specscope_server.store.model import BoundaryState
 from specscope_server.store.port import Reads
+from specscope_server.store.reference_answers import ReferenceAnswer
 from specscope_server.web import hidden_places as places
 from specscope_server.web.hidden_table import Table, rms_of, sums_of, table
 from specscope_server.web.thinning import Array, position_line

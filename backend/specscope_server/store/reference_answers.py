@@ -1,7 +1,7 @@
 """How far an engine's hidden states are from those of a reference: one request, or its newest ones together.
 
-What the API and the pages call. Where nothing can be compared the answer says why: that is no statement
-about the engine.
+What the API, the pages and the evidence are made from. Where nothing can be compared the answer says why:
+that is no statement about the engine.
 """
 
 from __future__ import annotations
@@ -130,11 +130,12 @@ def of_request(
 
 
 def of_engine(
-    reads: Reads, workspace: str, engine_uid: str, most: int = MAX_REQUESTS
+    reads: Reads, workspace: str, engine_uid: str, since: datetime | None = None
 ) -> ReferenceAnswer | None:
     """Return the comparison of an engine's newest requests of users; ``None`` when there is no such engine.
 
-    All are held against one reference: that of the newest request which shares tokens with one.
+    Of those alone that arrived from ``since`` on, by the engine's clock, where it is told. All are held
+    against one reference: that of the newest request which shares tokens with one.
     """
     engine = reads.engine(workspace, engine_uid, datetime.now(UTC))
     if engine is None:
@@ -144,11 +145,11 @@ def of_engine(
         candidates = _candidates(reads, workspace, engine.config)
     except _NothingError as nothing:
         return ReferenceAnswer(nothing.code, nothing.reason, aux_layers=layers)
-    where = RequestFilter(workspace=workspace, engine_uid=engine_uid, kind=convention.KIND_USER)
+    where = RequestFilter(workspace, engine_uid=engine_uid, kind=convention.KIND_USER, since=since)
     compared: list[_Compared] = []
     reasons: dict[str, str] = {}
     left_out: Counter[str] = Counter()
-    for request in reads.requests(where, most).items:
+    for request in reads.requests(where, MAX_REQUESTS).items:
         found = reads.hidden(workspace, request.uid, 0, MAX_STEPS, MAX_ROWS)
         if found is None:
             continue
