@@ -13,6 +13,7 @@ from specscope_server.alerts.judge import Outcome, Seen, Setting, judge
 from specscope_server.alerts.reading import Judged, read
 from specscope_server.alerts.rules import FIRING, NO_DATA, OK, AlertRule, RuleError, changed
 from specscope_server.diagnosis.model import Diagnosis, Evidence, Finding, State
+from specscope_server.diagnosis.registry import KINDS
 from specscope_server.store.model import AlertRow, AlertSubject, RuleRow, SilenceRow
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -21,6 +22,7 @@ HEALTHY = State("healthy", "The draft helps.")
 SILENT = State("tracer silent", "Nothing was received.")
 BYPASSED = Finding("fc_bypassed", "F04", "critical", "certain", "fc bypassed", "fc never ran.", ())
 ZERO = Finding("zero_acceptance", "", "critical", "observation", "No benefit", "Nothing accepted.", ())
+ITS_ZERO = replace(ZERO, root="fc_bypassed")
 WRONG_LAYERS = Finding("aux_layers", "F05", "critical", "certain", "Wrong layers", "Other layers.", ())
 
 
@@ -168,6 +170,27 @@ class TestReading:
         reading = read(rule("zero_acceptance"), BUILT_IN, judged(ZERO, state=SILENT), {})
         assert (reading.state, reading.ended) == (NO_DATA, True)
 
+    def test_an_engine_that_ended_in_order_is_no_silent_tracer(self) -> None:
+        ended = judged(ZERO, state=State("ended", "It was shut down."), dropped={"queue_full": 3})
+        for name in ("tracer_silent", "tracer_dropping", "ingest_lag", "zero_acceptance"):
+            reading = read(rule(name), BUILT_IN, ended, {})
+            assert (reading.state, reading.ended, reading.reason) == (
+                NO_DATA, True, "ended: It was shut down."
+            )  # fmt: skip
+
+    def test_a_kind_that_nothing_looks_for_is_no_data_and_never_ok(self) -> None:
+        odd = AlertRule("mine", "Mine", kinds=("fc_bypassed", "from_tomorrow"))
+        reading = read(odd, BUILT_IN, judged(), {})
+        assert (reading.state, reading.ended) == (NO_DATA, True)
+        assert "no finding of the kind from_tomorrow" in reading.reason
+        assert read(odd, BUILT_IN, judged(BYPASSED), {}).state == FIRING
+        # What the rule for other faults fired for may be gone with the next version.
+        other = read(rule("other_fault"), BUILT_IN, judged(), {"kinds": ["from_yesterday"]})
+        assert (other.state, other.ended) == (NO_DATA, True)
+
+    def test_every_kind_of_the_built_in_rules_is_looked_for(self) -> None:
+        assert {kind for one in BUILT_IN for kind in one.kinds} <= KINDS
+
     def test_dropping_fires_on_growth_and_not_on_what_was_lost_before_anybody_looked(self) -> None:
         dropping = rule("tracer_dropping")
         first = read(dropping, BUILT_IN, judged(dropped={"queue_full": 500}), {})
@@ -197,7 +220,7 @@ class TestReading:
 
 class TestWhoIsTold:
     def test_a_consequence_is_folded_into_its_root_and_told_alone_once_that_is_gone(self) -> None:
-        world = World().see(BYPASSED, ZERO)
+        world = World().see(BYPASSED, ITS_ZERO)
         assert world.told == [("silent_path", FIRING)]
         assert world.last.deliveries[0].payload["consequences"] == ["Zero acceptance"]
         assert world.rows["zero_acceptance"].quiet == "follows from: Silent path"
@@ -205,8 +228,23 @@ class TestWhoIsTold:
             world.see(ZERO)
         assert world.told == [("silent_path", FIRING), ("zero_acceptance", FIRING), ("silent_path", OK)]
 
+    def test_what_names_no_root_is_told_beside_a_fault(self) -> None:
+        assert World().see(BYPASSED, ZERO).told == [("silent_path", FIRING), ("zero_acceptance", FIRING)]
+
+    def test_all_that_follows_from_a_fault_is_one_notification(self) -> None:
+        following = tuple(
+            replace(ZERO, kind=kind, root="aux_layers")
+            for kind in ("zero_acceptance", "collapse", "drift", "expectation", "pays_off")
+        )
+        world = World()
+        for _ in range(11):  # that speculation does not pay must hold for ten minutes
+            world.see(WRONG_LAYERS, *following, seconds=60)
+        assert world.told == [("other_fault", FIRING)]
+        firing = {name for name, row in world.rows.items() if row.state == FIRING}
+        assert firing == {"other_fault", "zero_acceptance", "collapse", "below_promise", "no_gain"}
+
     def test_what_was_never_told_has_no_end_to_tell(self) -> None:
-        world = World().see(BYPASSED, ZERO)
+        world = World().see(BYPASSED, ITS_ZERO)
         for _ in range(62):
             world.see()
         assert world.told == [("silent_path", FIRING), ("silent_path", OK)]

@@ -39,6 +39,16 @@ CASES: dict[str, tuple[Evidence, str, str]] = {
         "tracer silent",
         "showed last: aux hidden states not captured",
     ),
+    "shut down in order": (
+        replace(HEALTHY, ended=NOW - 40, last_received=NOW - 40),
+        "ended",
+        "shut down in order 40 s ago: its tracer said so",
+    ),
+    "shut down with a fault": (
+        replace(SEED_FAULT, ended=NOW - 1),
+        "ended",
+        "showed last: aux hidden states not captured",
+    ),
     "starting": (
         replace(IDLE, speculation=None, since_start=(), requests={}),
         "starting",

@@ -50,6 +50,58 @@ def test_why_a_boundary_is_not_armed(value: int, told: str | None, kept: str) ->
     assert tally.rejected == 0
 
 
+def test_passes_are_kept_by_kind_and_slice_of_the_batch() -> None:
+    def told(name: str, *counts: int) -> Metric:
+        labels = [
+            {c.LABEL_PASS: c.PASS_STEP, c.LABEL_BATCH: "2-3"},
+            {c.LABEL_PASS: c.PASS_DECODE, c.LABEL_BATCH: "1"},
+        ]
+        return otlp.total(name, *(otlp.point(n, one) for n, one in zip(counts, labels, strict=True)))
+
+    [batch], tally = metrics.batches_of(
+        otlp.metrics(told(c.METRIC_PASSES, 70, 12), told(c.METRIC_PASS_TIME, 910_000_000, 84_000_000))
+    )
+    [beat] = batch.heartbeats
+    assert beat.passes == {"step|2-3": 70, "decode|1": 12}
+    assert beat.pass_ns == {"step|2-3": 910_000_000, "decode|1": 84_000_000}
+    assert (tally.accepted, tally.rejected) == (4, 0)
+
+
+@pytest.mark.parametrize("name", [c.METRIC_PASSES, c.METRIC_PASS_TIME])
+@pytest.mark.parametrize(
+    ("kind", "batch", "value", "why"),
+    [
+        ("nap", "1", 3, c.LABEL_PASS),
+        (None, "1", 3, c.LABEL_PASS),
+        (c.PASS_STEP, "3-5", 3, "is no power-of-two slice"),
+        (c.PASS_STEP, None, 3, "is no power-of-two slice"),
+        (c.PASS_STEP, "1", -3, "is not a count"),
+        (c.PASS_STEP, "1", 2.5, "is not a count"),
+    ],
+)
+def test_a_pass_of_no_known_kind_or_batch_is_refused_alone(
+    name: str, kind: str | None, batch: str | None, value: float, why: str
+) -> None:
+    told = {c.LABEL_PASS: kind, c.LABEL_BATCH: batch}
+    bad = otlp.point(value, {label: text for label, text in told.items() if text is not None})
+    good = otlp.point(5, {c.LABEL_PASS: c.PASS_VERIFY, c.LABEL_BATCH: "1"})
+    [batch_told], tally = metrics.batches_of(otlp.metrics(otlp.total(name, bad, good)))
+    [beat] = batch_told.heartbeats
+    assert (beat.passes or beat.pass_ns) == {"verify|1": 5}
+    assert (tally.accepted, tally.rejected) == (1, 1)
+    assert any(why in reason for reason in tally.reasons)
+
+
+def test_an_end_in_order_is_a_time() -> None:
+    ended = otlp.now_ns() / 1e9
+    [batch], _ = metrics.batches_of(otlp.metrics(otlp.gauge(c.METRIC_ENDED, otlp.point(ended))))
+    [beat] = batch.heartbeats
+    assert beat.ended_ns is not None and abs(beat.ended_ns - otlp.now_ns()) < 1000
+    for odd in (0.0, float("nan"), 1e300):
+        batches, tally = metrics.batches_of(otlp.metrics(otlp.gauge(c.METRIC_ENDED, otlp.point(odd))))
+        assert (batches, tally.rejected) == ([], 1)
+
+
 def test_what_was_not_told_stays_unknown() -> None:
     [batch], _ = metrics.batches_of(otlp.metrics(otlp.gauge(c.METRIC_QUEUED, otlp.point(0))))
     [beat] = batch.heartbeats

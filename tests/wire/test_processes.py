@@ -100,9 +100,18 @@ def test_a_story_arrives_whole_before_the_engine_has_left(receiver: Receiver, sp
     assert expected[c.TARGET_VERIFY, c.NO_SOURCE] == 71
     assert observed[c.TARGET_VERIFY, c.EAGER, c.NO_SOURCE] == 71
     assert received.points(c.METRIC_SPECULATION) == {(): 1}
+    ended = received.points(c.METRIC_ENDED)
+    assert abs(ended[()] - time.time()) < 60
     eventually(lambda: not alive(hello["exporter"]), "the exporter ends by itself")
     assert process.stderr is not None
     assert process.stderr.read() == ""
+
+
+def test_an_engine_that_fails_says_goodbye_but_no_end_in_order(receiver: Receiver) -> None:
+    found = record_here(receiver.endpoint)
+    found.close(in_order=False)
+    assert receiver.received.points(c.METRIC_HEARTBEAT)
+    assert receiver.received.points(c.METRIC_ENDED) == {}
 
 
 def test_an_idle_engine_has_a_heartbeat(receiver: Receiver) -> None:
@@ -145,6 +154,7 @@ def test_an_engine_that_is_killed_has_its_last_records_delivered(receiver: Recei
     assert last.attributes[c.REQUEST_VERIFY_STEPS] == len(steps)
     beat = receiver.received.points(c.METRIC_EXPECTED)[verified]
     assert beat <= len(steps)  # nothing that the ledger counted before the last beat is missing
+    assert receiver.received.points(c.METRIC_ENDED) == {}, "it did not say that it ends"
 
 
 def test_signals_to_the_engines_group_do_not_reach_the_exporter(receiver: Receiver, spawn: Spawn) -> None:

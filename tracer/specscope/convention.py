@@ -101,6 +101,7 @@ METRIC_OBSERVED: Final = "spec_decode.boundary.observed"  # cumulative sum, {cro
 METRIC_ARMED: Final = "spec_decode.boundary.armed"  # gauge 1/0, with the state of the hook
 METRIC_REQUESTS: Final = "spec_decode.requests"  # cumulative sum, {request}, per kind
 METRIC_HEARTBEAT: Final = "spec_decode.tracer.heartbeat"  # gauge, wall clock seconds
+METRIC_ENDED: Final = "spec_decode.tracer.ended"  # gauge, wall clock seconds; only once it ends in order
 METRIC_SPECULATION: Final = "spec_decode.engine.speculation"  # gauge 1/0: the engine is set to draft
 METRIC_DROPPED: Final = "spec_decode.tracer.dropped"  # cumulative sum, {record}, per reason
 METRIC_QUEUED: Final = "spec_decode.tracer.queued"  # gauge, {record}

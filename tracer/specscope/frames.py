@@ -22,7 +22,7 @@ ENGINE: Final = "engine"  # (number of this engine record in its process, record
 RECORDS: Final = "records"  # list of record tuples
 RESUMED: Final = "resumed"  # starts of requests that ran before this exporter did
 BEAT: Final = "beat"
-BYE: Final = "bye"
+BYE: Final = "bye"  # whether the engine ends in order
 ACK: Final = "ack"  # from the exporter
 
 _LENGTH: Final = struct.Struct("<I")

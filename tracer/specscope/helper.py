@@ -128,16 +128,16 @@ class Helper:
                 if kind == frames.ACK:
                     self.ack = frames.Ack(*payload)
 
-    def say_goodbye(self, timeout_s: float) -> bool:
+    def say_goodbye(self, timeout_s: float, *, in_order: bool = True) -> bool:
         """Tell it that no record follows, wait for it to deliver, and hang up.
 
-        Returns at once when it cannot reach the receiver: it goes on trying by itself. Says whether
-        everything was delivered within ``timeout_s``.
+        ``in_order``: the engine ends because it was told to. Returns at once when it cannot reach the
+        receiver: it goes on trying by itself. Says whether everything was delivered within ``timeout_s``.
         """
         deadline = time.monotonic() + timeout_s
         with contextlib.suppress(OSError):
             self._socket.settimeout(timeout_s)
-            self._socket.sendall(frames.pack(frames.BYE), socket.MSG_NOSIGNAL)
+            self._socket.sendall(frames.pack(frames.BYE, in_order), socket.MSG_NOSIGNAL)
             self._socket.shutdown(socket.SHUT_WR)
             self._socket.setblocking(True)
             before = self.ack

@@ -53,6 +53,7 @@ class Pump:
         self._woken = threading.Event()
         self._stopping = False
         self._patience_s = 0.0
+        self._in_order = True
         self._drained = 0
         self._dropped: Counter[str] = Counter()
         self.engine: tuple[int, Any] | None = recorder.engine
@@ -71,9 +72,12 @@ class Pump:
         """Do not wait for the end of the period."""
         self._woken.set()
 
-    def stop(self, timeout_s: float) -> None:
-        """Hand over everything, say goodbye and end; waits at most ``timeout_s`` seconds."""
-        self._patience_s = timeout_s
+    def stop(self, timeout_s: float, *, in_order: bool = True) -> None:
+        """Hand over everything, say goodbye and end; waits at most ``timeout_s`` seconds.
+
+        ``in_order`` says whether the engine shuts down as it was told to, or fails.
+        """
+        self._patience_s, self._in_order = timeout_s, in_order
         self._stopping = True
         self._woken.set()
         if self._thread is not threading.current_thread():
@@ -256,5 +260,5 @@ class Pump:
     def _goodbye(self) -> None:
         helper: Helper | None = self._keeper.helper
         if helper is not None:
-            helper.say_goodbye(self._patience_s)
+            helper.say_goodbye(self._patience_s, in_order=self._in_order)
             self._keeper.helper = None

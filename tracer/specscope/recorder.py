@@ -138,13 +138,16 @@ class Recorder:
             with contextlib.suppress(Exception):
                 _logger.warning("specscope: tracing is off: %s: %s", type(error).__name__, error)
 
-    def close(self) -> None:
-        """Hand over what is queued, wait at most :data:`CLOSE_S` for its delivery, and stop. Idempotent."""
+    def close(self, *, in_order: bool = True) -> None:
+        """Hand over what is queued, wait at most :data:`CLOSE_S` for its delivery, and stop. Idempotent.
+
+        ``in_order`` is told: an engine that was shut down is not one that failed.
+        """
         if self.closed:
             return
         self.closed = True
         if self._pump is not None and self.pid == os.getpid():
-            self._pump.stop(CLOSE_S)
+            self._pump.stop(CLOSE_S, in_order=in_order)
 
     def forked(self) -> None:
         """In a forked child: drop what belongs to the parent and become a process of its own."""

@@ -79,8 +79,7 @@ def judge(setting: Setting, seen: Seen, before: Mapping[str, AlertRow], now: dat
         for name, row in rows.items()
         if row.state == FIRING and readings[name].state == FIRING
     }
-    all_found = [f for reading in readings.values() for f in reading.findings]
-    follows = consequences(firing, all_found, {rule.name: rule.title for rule in mine})
+    follows = consequences(firing, {rule.name: rule.title for rule in mine})
     outcome = Outcome()
     for rule in mine:
         stored = before.get(rule.name)

@@ -10,7 +10,6 @@ from typing import Final
 
 from specscope_server.alerts.rules import FIRING, AlertRule
 from specscope_server.diagnosis import Finding
-from specscope_server.diagnosis.model import CERTAIN
 from specscope_server.store.model import AlertRow, AlertSubject, SilenceRow
 
 FOLLOWS: Final = "follows from: "
@@ -40,19 +39,15 @@ def silenced_by(silences: Iterable[SilenceRow], rule: str, subject: AlertSubject
     return None
 
 
-def consequences(
-    firing: Mapping[str, Sequence[Finding]], findings: Sequence[Finding], titles: Mapping[str, str]
-) -> dict[str, str]:
+def consequences(firing: Mapping[str, Sequence[Finding]], titles: Mapping[str, str]) -> dict[str, str]:
     """Return rules whose findings all follow from what another firing rule names, and the title of that.
 
-    ``firing`` has the findings of every rule that fires on one engine, ``findings`` all of the engine. A
-    finding names its root itself; a mere observation beside a certain fault follows from the first of these.
+    ``firing`` has the findings of every rule that fires on one engine; a finding names its root itself.
     """
-    certain = next((f.kind for f in findings if f.fault_class and f.confidence == CERTAIN), "")
     owner = {f.kind: rule for rule, found in firing.items() for f in found}
     follows: dict[str, str] = {}
     for rule, found in firing.items():
-        roots = {owner.get(f.root or ("" if f.fault_class else certain), rule) for f in found}
+        roots = {owner.get(f.root, rule) for f in found}
         if found and rule not in roots:
             follows[rule] = titles[min(roots)]
     return follows

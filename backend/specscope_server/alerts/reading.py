@@ -18,10 +18,13 @@ from specscope_server.alerts.rules import (
 )
 from specscope_server.diagnosis import Diagnosis, Evidence, Finding, facts
 from specscope_server.diagnosis.model import SUSPECTED
-from specscope_server.diagnosis.state import NOT_OBSERVABLE, OFF, SILENT, STARTING
+from specscope_server.diagnosis.registry import KINDS
+from specscope_server.diagnosis.state import ENDED, NOT_OBSERVABLE, OFF, SILENT, STARTING
 from specscope_server.store.model import AlertSubject
 
-ENDED_WORDS: Final = (SILENT, OFF, NOT_OBSERVABLE, STARTING)
+GONE_WORDS: Final = (SILENT, ENDED)
+"""States in which the tracer tells nothing any more."""
+ENDED_WORDS: Final = (*GONE_WORDS, OFF, NOT_OBSERVABLE, STARTING)
 """States in which nothing can be learnt of an engine for good or until it changes; other silences (idle,
 health checks only, too little data) are pauses."""
 EXCLUDED: Final = "The evidence excludes it."
@@ -91,6 +94,15 @@ def _of_findings(
     unknown = [judged.said.unknown[kind] for kind in kinds if kind in judged.said.unknown]
     if unknown:
         return Reading(NO_DATA, f"{state.word}: {'; '.join(dict.fromkeys(unknown))}", memo=memo)
+    unheard = [kind for kind in kinds if kind not in KINDS]
+    if unheard:
+        return Reading(
+            NO_DATA,
+            f"this server looks for no finding of the kind {', '.join(unheard)}: of another version, or"
+            " misspelt; the kinds there are stand on the rule's page",
+            ended=True,
+            memo=memo,
+        )
     return Reading(OK, EXCLUDED, memo=memo)
 
 
@@ -122,6 +134,8 @@ def _silent(judged: Judged) -> Reading:
     state, silence = judged.said.state, facts.silence_s(judged.evidence)
     if state.word == SILENT:
         return Reading(FIRING, state.reason)
+    if state.word == ENDED:
+        return Reading(NO_DATA, f"{state.word}: {state.reason}", ended=True)
     if silence is None:
         return Reading(NO_DATA, f"{state.word}: {state.reason}")
     return Reading(OK, "The tracer is heard.")
@@ -148,8 +162,9 @@ def _dropping(rule: AlertRule, judged: Judged, memo: Mapping[str, Any]) -> Readi
             " what is missing here proves nothing.",
             memo=memo,
         )
-    if judged.said.state.word == SILENT:
-        return Reading(NO_DATA, f"{SILENT}: {judged.said.state.reason}", ended=True, memo=memo)
+    if judged.said.state.word in GONE_WORDS:
+        state = judged.said.state
+        return Reading(NO_DATA, f"{state.word}: {state.reason}", ended=True, memo=memo)
     if not lost:
         return Reading(OK, f"Nothing was dropped in the last {rule.window_s:g} s.", memo=memo)
     return Reading(
@@ -162,15 +177,11 @@ _GROWTHS: Final = 200
 
 def _lag(rule: AlertRule, judged: Judged) -> Reading:
     delay = judged.subject.delay_s
-    if judged.said.state.word == SILENT or delay is None:
-        silent = judged.said.state.word == SILENT
-        return Reading(
-            NO_DATA,
-            f"{judged.said.state.word}: {judged.said.state.reason}"
-            if silent
-            else "nothing arrived in the last minute",
-            ended=silent,
-        )
+    state = judged.said.state
+    if state.word in GONE_WORDS:
+        return Reading(NO_DATA, f"{state.word}: {state.reason}", ended=True)
+    if delay is None:
+        return Reading(NO_DATA, "nothing arrived in the last minute")
     if delay > rule.threshold:
         return Reading(
             FIRING,

@@ -50,8 +50,8 @@ class EngineModel(Model):
     last_received: datetime
     last_request: datetime | None
     state: str = Field(
-        description="healthy, faulty, suspect, idle, health checks only, speculation off, tracer silent, "
-        "starting, too little data or not observable."
+        description="healthy, faulty, suspect, idle, health checks only, not drafting, speculation off, "
+        "ended, tracer silent, starting, too little data or not observable."
     )
     state_reason: str
     acceptance_length: float | None = Field(

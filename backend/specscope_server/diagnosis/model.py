@@ -167,6 +167,8 @@ class Evidence:
     """What is expected of single slices of it."""
     times: tuple[PassTime, ...] = ()
     """Empty: the engine's passes are not timed."""
+    ended: float | None = None
+    """When the last of its processes told that it ends in order; ``None``: one of them has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,7 @@ class State:
     """The engine in one word with its reason: exactly one of the words below, and why.
 
     ``healthy``, ``faulty``, ``suspect``, ``idle``, ``health checks only``, ``speculation off``,
-    ``tracer silent``, ``starting``, ``too little data``, ``not observable``.
+    ``tracer silent``, ``ended``, ``starting``, ``too little data``, ``not observable``.
     """
 
     word: str

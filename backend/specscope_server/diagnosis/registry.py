@@ -83,6 +83,9 @@ RULES: Final = (
     Rule(totals_differ.KIND, totals_differ.judge),
 )
 
+KINDS: Final = frozenset(rule.kind for rule in RULES)
+"""What can be found at all: of any other kind a missing finding says nothing."""
+
 
 def diagnose(evidence: Evidence | None) -> Diagnosis:
     """Return the state of an engine and what is found on it; pure, the same evidence gives the same answer.

@@ -21,16 +21,19 @@ IDLE: Final = "idle"
 HEALTH_CHECKS: Final = "health checks only"
 OFF: Final = "speculation off"
 SILENT: Final = "tracer silent"
+ENDED: Final = "ended"
 STARTING: Final = "starting"
 TOO_LITTLE: Final = "too little data"
 NOT_OBSERVABLE: Final = "not observable"
 WORDS: Final = (
-    HEALTHY, FAULTY, SUSPECT, IDLE, HEALTH_CHECKS, OFF, SILENT, STARTING, TOO_LITTLE, NOT_OBSERVABLE,
+    HEALTHY, FAULTY, SUSPECT, IDLE, HEALTH_CHECKS, OFF, SILENT, ENDED, STARTING, TOO_LITTLE, NOT_OBSERVABLE,
 )  # fmt: skip
 
 
 def state(evidence: Evidence, findings: Sequence[Finding]) -> State:
     """Return the one word for this engine and why."""
+    if evidence.ended is not None:
+        return _ended(evidence, evidence.ended, findings)
     if facts.tracer_silent(evidence):
         return _silent(evidence, findings)
     if evidence.speculation is False:
@@ -46,16 +49,27 @@ def state(evidence: Evidence, findings: Sequence[Finding]) -> State:
     return _no_measure(evidence)
 
 
+def _ended(evidence: Evidence, ended: float, findings: Sequence[Finding]) -> State:
+    return State(
+        ENDED,
+        f"The engine was shut down in order {max(evidence.now - ended, 0):.0f} s ago: its tracer said so"
+        f" before it ended. Nothing is served any more.{_last(findings)}",
+    )
+
+
+def _last(findings: Sequence[Finding]) -> str:
+    return f" What it showed last: {findings[0].title.lower()}." if findings else ""
+
+
 def _silent(evidence: Evidence, findings: Sequence[Finding]) -> State:
     silence = facts.silence_s(evidence)
-    last = f" What it showed last: {findings[0].title.lower()}." if findings else ""
     if silence is None:
         return State(SILENT, "The tracer of this engine was never heard.")
     return State(
         SILENT,
         f"Nothing was received from the tracer for {silence:.0f} s, though it sends every"
-        f" {evidence.heartbeat_s:g} s also when idle: the engine ended, or its tracer cannot reach this"
-        f" server. Nothing is known of the engine now.{last}",
+        f" {evidence.heartbeat_s:g} s also when idle, and no end was told: the engine was killed or crashed,"
+        f" or its tracer cannot reach this server. Nothing is known of the engine now.{_last(findings)}",
     )
 
 

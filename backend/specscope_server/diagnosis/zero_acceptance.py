@@ -137,6 +137,7 @@ def _finding(evidence: Evidence, counts: Counts, test: sprt.Verdict, roots: tupl
         ruled_out=_ruled_out(evidence, test),
         next_check=check,
         fix=fix,
+        root="" if root is None else root.kind,
     )
 
 

@@ -57,6 +57,7 @@ class Beat:
     passes: dict[str, int] = field(default_factory=dict[str, int])
     pass_ns: dict[str, int] = field(default_factory=dict[str, int])
     speculation: bool | None = None
+    ended_ns: int | None = None
 
     def facts(self) -> Heartbeat:
         """Return it whole. Its time is what the heartbeat gauge says, else that of its newest point."""
@@ -74,6 +75,7 @@ class Beat:
             passes=self.passes,
             pass_ns=self.pass_ns,
             speculation=self.speculation,
+            ended_ns=self.ended_ns,
         )
 
 
@@ -250,12 +252,12 @@ def _pass(labels: Attributes) -> str:
     return f"{kind}|{batch}"
 
 
-def _heartbeat(point: NumberDataPoint, _labels: Attributes) -> Reading:
+def _seconds(point: NumberDataPoint) -> int:
+    """Return a wall clock in seconds as ns."""
     seconds = _number(point)
     if not (math.isfinite(seconds) and 0 < seconds <= MAX_TIME_NS / 1e9):
         raise Invalid(f"the value {seconds} is not a time in seconds since 1970")
-    event_ns = int(seconds * 1e9)
-    return (), lambda beat: setattr(beat, "heartbeat_ns", event_ns)
+    return int(seconds * 1e9)
 
 
 def _scalar(name: str, read: Callable[[NumberDataPoint], int | bool]) -> Callable[..., Reading]:
@@ -271,7 +273,8 @@ READERS: Final[dict[str, Callable[[NumberDataPoint, Attributes], Reading]]] = {
     c.METRIC_OBSERVED: _observed,
     c.METRIC_ARMED: _armed,
     c.METRIC_REQUESTS: _requests,
-    c.METRIC_HEARTBEAT: _heartbeat,
+    c.METRIC_HEARTBEAT: _scalar("heartbeat_ns", _seconds),
+    c.METRIC_ENDED: _scalar("ended_ns", _seconds),
     c.METRIC_SPECULATION: _scalar("speculation", _switch),
     c.METRIC_DROPPED: _dropped,
     c.METRIC_QUEUED: _scalar("queued", _count),

@@ -82,6 +82,7 @@ def evidence(
         now=now_ns / 1e9,
         window_s=window_ns / 1e9,
         last_received=engine.row.last_received_ns / 1e9,
+        ended=None if (ended := engine.ended_ns) is None else ended / 1e9,
         heartbeat_s=HEARTBEAT_S,
         speculation=engine.speculation,
         config=engine.config,

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from specscope import clock
 from specscope.records import Crossing
@@ -18,6 +18,9 @@ from specscope_server.store.model import ProcessRow
 from specscope_server.store.prepared import Prepared
 from specscope_server.store.states import Armed, arming
 from specscope_server.store.values import from_ns, unpacked_json
+
+_TOGETHER_NS: Final = 15_000_000_000
+"""Processes that were last heard within so long ended together: each sends every second."""
 
 
 @dataclass(slots=True)
@@ -130,6 +133,22 @@ class StoredEngine:
             for label, value in process.counters[name].items():
                 total[label] += value
         return dict(total)
+
+    @property
+    def ended_ns(self) -> int | None:
+        """Return when it ended in order, by the server's clock; ``None``: it has not.
+
+        Every process that was heard to the last must have told its end: beside one that was killed, and
+        beside one that serves on in the place of an earlier one, no other's word counts.
+        """
+        newest = max((p.row.last_received_ns for p in self.processes), default=0)
+        told = [
+            p.counters[names.ENDED].get("")
+            for p in self.processes
+            if p.row.last_received_ns > newest - _TOGETHER_NS
+        ]
+        known = [ended for ended in told if ended is not None]
+        return max(known) + self.clock_shift_ns if known and len(known) == len(told) else None
 
     def text(self, name: str) -> str:
         """Return a text that all processes share."""

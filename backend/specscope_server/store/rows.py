@@ -63,6 +63,7 @@ EXPORT_FAILURES = "export_failures"
 ENGINE_THREAD = "engine_thread_ns"
 PASSES = "passes"
 PASS_NS = "pass_ns"
+ENDED = "ended_ns"
 QUEUED = "queued"
 SPECULATION = "speculation"
 ARMED = "armed"
@@ -263,6 +264,8 @@ class _Translation:
                 counter(name, "", value)
         if heartbeat.queued is not None:
             gauge(QUEUED, "", heartbeat.queued)
+        if heartbeat.ended_ns is not None:
+            counter(ENDED, "", heartbeat.ended_ns)
         if heartbeat.speculation is not None:
             gauge(SPECULATION, "", int(heartbeat.speculation))
         for boundary, (armed, reason) in heartbeat.armed.items():

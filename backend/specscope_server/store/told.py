@@ -77,6 +77,8 @@ class Heartbeat:
     pass_ns: Mapping[str, int] = field(default_factory=dict[str, int])
     """What these took."""
     speculation: bool | None = None
+    ended_ns: int | None = None
+    """When the process told that it ends in order; ``None``: it has not."""
 
 
 @dataclass(slots=True)

@@ -71,7 +71,14 @@ def _without_old(batch: Batch, oldest: Oldest) -> tuple[Batch | None, int]:
 
 def _points(beat: Heartbeat) -> int:
     """Return how many points told a heartbeat."""
-    alone = (beat.queued, beat.export_failures, beat.engine_thread_ns, beat.speculation, beat.event_ns)
+    alone = (
+        beat.queued,
+        beat.export_failures,
+        beat.engine_thread_ns,
+        beat.speculation,
+        beat.ended_ns,
+        beat.event_ns,
+    )
     labelled = (
         beat.boundaries,
         beat.armed,

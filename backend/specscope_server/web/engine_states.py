@@ -20,6 +20,7 @@ TONES: Final[Mapping[str, str]] = {
     "too little data": "off",
     "starting": "off",
     "speculation off": "off",
+    "ended": "off",
     "health checks only": "off",
     "idle": "off",
     "healthy": "ok",

@@ -78,6 +78,8 @@ class Session:
         self._next_metrics = 0.0
         self.said_goodbye = False
         """No record follows."""
+        self._ended_ns: int | None = None
+        """Wall clock when the engine said that it ends in order; ``None``: it has not."""
         self._sender.start()
 
     def handle(self, kind: str, payload: Any) -> None:
@@ -108,6 +110,7 @@ class Session:
             self._pipeline.take_beat(frames.beat(payload))
         elif kind == frames.BYE:
             self.said_goodbye = True
+            self._ended_ns = time.time_ns() if payload else None
 
     def engine_is_gone(self) -> bool:
         """Say whether the engine process has ended: a child that it forked may hold the socket open."""
@@ -142,6 +145,7 @@ class Session:
             speculation=None if facts is None else facts.speculation,
             dropped=self._dropped(),
             export_failures=self._failures(),
+            ended_ns=self._ended_ns,
         )
         self._sender.put_metrics(data)
 

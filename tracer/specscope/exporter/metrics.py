@@ -56,11 +56,13 @@ def build(
     speculation: bool | None,
     dropped: Mapping[str, int],
     export_failures: int,
+    ended_ns: int | None = None,
 ) -> MetricsData:
     """Return everything that a heartbeat tells, in one batch.
 
     ``start_ns`` and ``now_ns`` are wall clock. ``speculation`` is ``None`` until the engine has said
     whether it drafts; it is then not sent. ``dropped`` adds the exporter's own to the engine process'.
+    ``ended_ns`` is when the engine said that it ends in order, ``None`` before.
     """
     b = _Builder(start_ns, now_ns)
     b.gauge(
@@ -69,6 +71,10 @@ def build(
         "Wall clock of the process' last heartbeat",
         [({}, beat.anchor.wall_ns / 1e9)],
     )
+    if ended_ns is not None:
+        b.gauge(
+            c.METRIC_ENDED, "s", "Wall clock when the process ended in order", [({}, ended_ns / 1e9)]
+        )
     b.sum(
         c.METRIC_EXPECTED,
         "{crossing}",

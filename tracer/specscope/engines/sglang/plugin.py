@@ -80,15 +80,19 @@ def _register() -> None:
 def serve(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
     """Around ``Scheduler.run_event_loop``, which returns when the scheduler shuts down."""
     stop = _start(scheduler)
+    in_order = True
     try:
         return original(scheduler, *args, **kwargs)
+    except Exception:
+        in_order = False
+        raise
     finally:
         if stop is not None:
-            stop()
+            stop(in_order)
 
 
-def _start(scheduler: Any) -> Callable[[], None] | None:
-    """Start tracing a built scheduler; return how to end it, ``None`` where it was not started."""
+def _start(scheduler: Any) -> Callable[[bool], None] | None:
+    """Start tracing a built scheduler; return how to end it (in order or not), ``None``: not started."""
     try:
         return _trace(scheduler)
     except Exception as error:  # noqa: BLE001 - an engine we cannot trace still serves
@@ -96,7 +100,7 @@ def _start(scheduler: Any) -> Callable[[], None] | None:
         return None
 
 
-def _trace(scheduler: Any) -> Callable[[], None]:
+def _trace(scheduler: Any) -> Callable[[bool], None]:
     # Imported here: the main process and the detokenizer pay for none of it.
     from specscope import recorder as recorder_module
     from specscope.engines.sglang import facts, group, install, loaded, weight_events
@@ -134,17 +138,17 @@ def _trace(scheduler: Any) -> Callable[[], None]:
     say(logging.INFO, f"tracing {traced} at detail {settings.detail} to {endpoint}")
     _warn_of_version()
 
-    def stop() -> None:
+    def stop(in_order: bool) -> None:
         try:
             if path is not None:
                 path.close()
         finally:
-            recorder.close()
+            recorder.close(in_order=in_order)
 
     return _guarded(stop)
 
 
-def _blind(settings: settings_module.Settings, why: str) -> Callable[[], None]:
+def _blind(settings: settings_module.Settings, why: str) -> Callable[[bool], None]:
     """Tell of an engine of which nothing can be seen: that it lives, and why there is no more."""
     from specscope import recorder as recorder_module
     from specscope.engines.sglang import facts
@@ -160,7 +164,7 @@ def _blind(settings: settings_module.Settings, why: str) -> Callable[[], None]:
     _disarm_all(recorder, why, c.ARMING_CHANGED)
     say(logging.WARNING, f"only heartbeats are sent: {why}")
     _warn_of_version()
-    return _guarded(recorder.close)
+    return _guarded(lambda in_order: recorder.close(in_order=in_order))
 
 
 def _disarm_all(recorder: Recorder, why: str, state: str) -> None:
@@ -185,10 +189,10 @@ def _warn_of_version() -> None:
         say(logging.WARNING, f"SGLang {facts.version()} was not tested, {tested} was; each symbol is checked")
 
 
-def _guarded(stop: Callable[[], None]) -> Callable[[], None]:
-    def safely() -> None:
+def _guarded(stop: Callable[[bool], None]) -> Callable[[bool], None]:
+    def safely(in_order: bool) -> None:
         try:
-            stop()
+            stop(in_order)
         except Exception as error:  # noqa: BLE001 - nor may stopping harm the engine
             say(logging.WARNING, f"stopping the tracer: {type(error).__name__}: {error}")
 
