@@ -3,9 +3,10 @@
     make faults                                            everything, some hours
     make faults ARGS="--kind patch --pair first --seeds 1"
     make faults ARGS="--only k3 --only one_layer_listed"
+    make faults ARGS="--again"                             the stores of before, by the rules of today
 
-What is said of each load is appended to ``build/faults/results.jsonl`` as it comes; the matrix is of what
-this run served. Ends with 1 where a class was missed or a control accused.
+Stores and judgements are kept in ``build/faults``; the matrix is of what this run served. Ends with 1 where a
+class was missed or a control accused.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
-from cases import KINDS, Case, cases
-from zoo import PAIRS, Judgement, is_control, run
+from cases import KINDS, cases
+from rejudge import rejudged
+from zoo import PAIRS, Judgement, is_control, run, store_of
 
 OUT = Path(__file__).parents[2] / "build" / "faults"
 
@@ -32,7 +36,9 @@ def main() -> int:
     parser.add_argument("--kind", choices=KINDS, action="append", help="default: all")
     parser.add_argument("--only", action="append", metavar="NAME", help="mechanisms or controls by name")
     parser.add_argument("--pair", choices=list(PAIRS), action="append", help="default: both")
-    parser.add_argument("--seeds", type=int, default=3, help="of prompts, for each mechanism (default 3)")
+    parser.add_argument("--seeds", type=int, default=3, help="of prompts, for each load (default 3)")
+    parser.add_argument("--jobs", type=int, default=2, help="engines at once (default 2)")
+    parser.add_argument("--again", action="store_true", help="no engine: judge the stores that were kept")
     options = parser.parse_args()
     chosen = [
         case
@@ -43,41 +49,65 @@ def main() -> int:
     if unknown:
         parser.error(f"no such mechanism: {', '.join(sorted(unknown))}")
     OUT.mkdir(parents=True, exist_ok=True)
-    judgements: list[Judgement] = []
-    failed: list[str] = []
-    with (OUT / "results.jsonl").open("a") as results:
-        for pair in options.pair or PAIRS:
-            for case in chosen:
-                try:
-                    for one in _told(case, pair, options.seeds):
-                        judgements.append(one)
-                        results.write(json.dumps(asdict(one)) + "\n")
-                        results.flush()
-                except Exception:
-                    failed.append(f"{case.name} ({pair})")
-                    print(f"{case.name} ({pair}) could not be served:\n{traceback.format_exc()}", flush=True)
+    results = Results()
+    # Processes: engines and servers that judge them share no interpreter.
+    with ProcessPoolExecutor(options.jobs) as pool:
+        work = again if options.again else partial(serve, seeds=range(1, options.seeds + 1))
+        pairs = options.pair or list(PAIRS)
+        waiting = {
+            pool.submit(work, case.name, pair): f"{case.name} ({pair})" for pair in pairs for case in chosen
+        }
+        for done in as_completed(waiting):
+            results.add(waiting[done], done)
     print()
-    print("\n".join(matrix(judgements)))
-    for name in failed:
+    print("\n".join(matrix(results.judgements)))
+    for name in results.failed:
         print(f"not served: {name}")
-    return 1 if failed or not all(one.right for one in judgements) else 0
+    return 1 if results.failed or not all(one.right for one in results.judgements) else 0
 
 
-def _told(case: Case, pair: str, seeds: int) -> Sequence[Judgement]:
-    began = time.monotonic()
+def serve(name: str, pair: str, seeds: range) -> list[Judgement]:
+    """Serve a case; keep its store, with what was said."""
+    case = next(case for case in cases() if case.name == name)
     with tempfile.TemporaryDirectory() as place:
-        found = list(run(case, pair, Path(place), seeds))
-    for one in found:
-        top = ", ".join(f"{kind} {fault} {sure}".replace("  ", " ") for kind, fault, sure in one.findings[:4])
-        length = "none" if one.acceptance_length is None else f"{one.acceptance_length:.2f}"
-        mark = "right" if one.right else "WRONG"
-        print(
-            f"{mark}  {pair} {case.kind} {case.name} [{case.fault_class or 'control'}] {one.load}: "
-            f"length {length} in {one.steps} steps; {one.state}; {top or 'nothing found'}",
-            flush=True,
-        )
-    print(f"       {time.monotonic() - began:.0f} s", flush=True)
+        found = list(run(case, pair, Path(place), OUT, seeds))
+    lines = "".join(json.dumps(asdict(one)) + "\n" for one in found)
+    store_of(OUT, pair, name).with_suffix(".jsonl").write_text(lines)
     return found
+
+
+def again(name: str, pair: str) -> list[Judgement]:
+    """Judge the store that was kept of a case by the rules of today; nothing where none was."""
+    file = store_of(OUT, pair, name)
+    return list(rejudged(file)) if file.with_suffix(".jsonl").is_file() else []
+
+
+class Results:
+    """Judgements as they come, and what could not be served."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.judgements: list[Judgement] = []
+        self.failed: list[str] = []
+
+    def add(self, name: str, done: Future[list[Judgement]]) -> None:
+        """Print and keep what came of a case."""
+        error = done.exception()
+        if error is not None:
+            self.failed.append(name)
+            print(f"{name} could not be served:", *traceback.format_exception(error)[-4:], flush=True)
+            return
+        for one in done.result():
+            self.judgements.append(one)
+            findings = one.findings[:4]
+            top = ", ".join(" ".join(filter(None, (kind, at, sure))) for kind, at, sure in findings)
+            length = "none" if one.acceptance_length is None else f"{one.acceptance_length:.2f}"
+            print(
+                f"{'right' if one.right else 'WRONG'}  {time.strftime('%H:%M')} {one.pair} {one.kind} "
+                f"{one.case} [{one.fault_class or 'control'}] {one.load} {one.seed}: length {length} in "
+                f"{one.steps} steps; {one.state}; {top or 'nothing found'}",
+                flush=True,
+            )
 
 
 def matrix(judgements: Sequence[Judgement]) -> list[str]:

@@ -1,33 +1,39 @@
 """One case of the zoo: a real engine with a fault, traced into a real server, judged load by load.
 
 Everything that a rule could recognise but must not has a random name: folders of models and drafts, the
-served model, the deployment, request ids. The detail level is ``full``: what is fed and carried is compared
-row by row; docs/diagnosis.md says what each class needs.
+served model, the deployment, request ids. The detail level is ``full`` and the server has a reference of the
+pair: what is fed and carried is compared row by row; docs/diagnosis.md says what each class needs.
 
 All loads of a case meet the same fault in one launch, so what the ledger remembers since the start is of it
-as well; windows are told apart by asking for a judgement of just the seconds since a load began.
+as well; windows are told apart by asking for a judgement of just the seconds since a load began. The store is
+kept with these moments: :mod:`rejudge` asks the rules of today about it again, without an engine.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import secrets
 import shutil
+import subprocess
 import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import at_load
 import faulty_draft
 import patching
-from cases import CONTROL, EXPORT, NEW_TOKENS, OWN, PATCH, START, Case, Load, mixed
+from cases import CONTROL, EXPORT, NEW_TOKENS, OWN, PATCH, START, Case, Load, Round, everything, mixed
 from checkpoint import read, write
 from exports import write_export
 from live_answers import plant, specscope, traced
 from serverkit.live import Live
-from sglang_engine import Server, speculation
+from sglang_engine import Server, sglang_python, speculation
 from specscope_server.store.model import RequestFilter
 from starts import STARTS
 from tiny_prompts import TINY
@@ -35,7 +41,9 @@ from tiny_prompts import TINY
 PAIRS = {"first": TINY, "second": TINY / "second"}
 LEAST_S = 10
 """Seconds of the shortest window that the server judges."""
-WAIT_S = 120.0
+WAIT_S = 240.0
+LOADED_BY_TARGET = ("layers.7.mlp.down_proj.weight",)
+"""What an update of the target alone brings: no draft has a tensor of this name."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +55,15 @@ class Judgement:
     fault_class: str
     pair: str
     load: str
+    seed: int
     state: str
     findings: tuple[tuple[str, str, str], ...]
     unknown: tuple[str, ...]
     acceptance_length: float | None
     steps: int
     requests: int
+    at: str
+    judge_s: int
 
     @property
     def named(self) -> str:
@@ -69,22 +80,52 @@ def _word() -> str:
     return secrets.token_hex(4)
 
 
-def _seeds(count: int) -> dict[str, Load]:
-    return {f"seed {seed}": Load(lambda _, seed=seed: mixed(seed)) for seed in range(1, count + 1)}
+def store_of(kept: Path, pair: str, name: str) -> Path:
+    """Return where the store of a case is kept."""
+    return kept / f"{pair}-{name}.db"
 
 
-def run(case: Case, pair: str, place: Path, seeds: int = 3) -> Iterator[Judgement]:
-    """Start the engine of a case and yield what is said under each load."""
+def reference_of(kept: Path, pair: str) -> Path:
+    """Return the reference file of a pair; it is made by ``specscope fingerprint`` where it is not there."""
+    out = kept / f"reference-{pair}.jsonl"
+    if not out.is_file():
+        prompts, made = kept / f"{pair}-prompts.json", kept / f"{pair}.{_word()}"
+        prompts.write_text(json.dumps([{"prompt": ids} for ids in everything()]))
+        folder = PAIRS[pair]
+        command = [sglang_python().with_name("specscope"), "fingerprint", "--target", folder / "target"]
+        command += ["--draft", folder / "draft", "--prompts", prompts, "--out", made]
+        command += ["--continue", NEW_TOKENS]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        subprocess.run([str(part) for part in command], check=True, env=environment)
+        made.replace(out)
+    return out
+
+
+def run(case: Case, pair: str, place: Path, kept: Path, seeds: range) -> Iterator[Judgement]:
+    """Start the engine of a case and yield what is said under each load, then keep the store."""
     target, draft = place / _word(), place / _word()
     shutil.copytree(PAIRS[pair] / "target", target)
     _draft(case, pair, target, draft)
-    with specscope(place, judge_s=3600.0) as live, _engine(case, place, target, draft, live) as server:
-        if case.kind == START:
-            _push(case, server, place, target)
-        for name, load in (case.loads or _seeds(seeds)).items():
-            began = time.time()
-            sent = _serve(server, load, seeds)
-            yield _judged(case, pair, name, live, began, sent)
+    reference = reference_of(kept, pair)
+    with specscope(place, judge_s=3600.0) as live:
+        headers = {"content-type": "application/jsonl"}
+        sent = live.client.post("/api/v1/references", content=reference.read_bytes(), headers=headers)
+        assert sent.status_code == 200, sent.text
+        started = time.time()
+        with _engine(case, place, target, draft, live) as server:
+            if case.update:
+                _serve(server, (Round(mixed, 4),), 0)
+                server.settle()
+                _lay(case, place)
+                server.generate(_word(), [1, 20, 30], 2)
+                server.settle()
+                _push(case, server, place, target)
+            for name, load in case.loads.items():
+                for seed in seeds:
+                    began = started if case.update else time.time()
+                    asked = _serve(server, load, seed)
+                    yield replace(_judged(case, pair, live, began, asked), load=name, seed=seed)
+    shutil.copy(place / "specscope.db", store_of(kept, pair, case.name))
 
 
 def _draft(case: Case, pair: str, target: Path, draft: Path) -> None:
@@ -96,6 +137,15 @@ def _draft(case: Case, pair: str, target: Path, draft: Path) -> None:
         shutil.copytree(source, draft)
 
 
+def _control(place: Path) -> Path:
+    return place / "control"
+
+
+def _lay(case: Case, place: Path) -> None:
+    if case.kind in (PATCH, OWN):
+        _control(place).write_text(case.name)
+
+
 @contextmanager
 def _engine(case: Case, place: Path, target: Path, draft: Path, live: Live) -> Generator[Server]:
     arguments = [*speculation(case.shape, draft), "--model-path", str(target), "--served-model-name", _word()]
@@ -103,12 +153,22 @@ def _engine(case: Case, place: Path, target: Path, draft: Path, live: Live) -> G
     if case.ranks > 1:
         arguments += ["--tp-size", str(case.ranks)]
         environment["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(map(str, range(case.ranks)))
-    control = place / _word()
-    control.write_text(case.name)
-    if case.kind == PATCH:
+    control = _control(place)
+    if case.update:
+        control.write_text(patching.HEALTHY)
+    else:
+        _lay(case, place)
+    own = Path(faulty_draft.__file__)
+    if case.early:
+        control.write_text(f"{'patching' if case.kind == PATCH else 'faulty_draft'} {case.name}")
+        environment |= {
+            "PYTHONPATH": str(at_load.plant(place, [own, *patching.sources()])),
+            at_load.CONTROL: str(control),
+        }
+    elif case.kind == PATCH:
         environment |= {"PYTHONPATH": str(patching.plant(place)), patching.CONTROL: str(control)}
     elif case.kind == OWN:
-        code = Path(faulty_draft.__file__).read_text("utf-8")
+        code = own.read_text("utf-8")
         environment |= {
             "PYTHONPATH": str(plant(place, "faulty_draft", code)),
             faulty_draft.CONTROL: str(control),
@@ -123,44 +183,41 @@ def _engine(case: Case, place: Path, target: Path, draft: Path, live: Live) -> G
     with Server(place, arguments, environment) as server:
         yield server
         if case.kind in (PATCH, OWN):
-            module = patching if case.kind == PATCH else faulty_draft
-            assert module.in_force(control).read_text() == case.name, "the fault was never in force"
+            told = control.with_suffix(".in-force")
+            assert told.is_file() and told.read_text() == case.name, "the fault was never in force"
 
 
 def _push(case: Case, server: Server, place: Path, target: Path) -> None:
-    endings = STARTS[case.name].pushed
-    if not endings:
-        return
-    server.generate_all({f"{_word()}-{name}": ids for name, ids in mixed(0).items()}, 4, NEW_TOKENS)
-    server.settle()
+    """Update the running engine from a checkpoint that has the target's tensors of some names alone."""
+    endings = STARTS[case.name].pushed if case.kind == START else LOADED_BY_TARGET
     made = read(target)
     made.tensors = {name: one for name, one in made.tensors.items() if name.endswith(endings)}
     pushed = place / _word()
     write(made, target, pushed)
-    assert server.post("/update_weights_from_disk", {"model_path": str(pushed)})["success"]
+    answer = server.post("/update_weights_from_disk", {"model_path": str(pushed)})
+    assert answer["success"], answer
 
 
 def _serve(server: Server, load: Load, seed: int) -> list[str]:
-    """Serve a load; return the rids that were asked, those of what is judged alone."""
-    prompts = load.prompts(seed)
-    if not load.again:
-        server.settle()
-    asked = {f"{_word()}-{name}": ids for name, ids in prompts.items()}
-    with_ids = dict(asked)
-    sampling = dict(load.sampling)
-    pool_size = min(load.at_once, len(with_ids))
-    if sampling:
-        for rid, ids in with_ids.items():
-            server.generate(rid, ids, NEW_TOKENS, **sampling)
-    else:
-        server.generate_all(with_ids, pool_size, NEW_TOKENS)
-    return list(asked)
+    """Serve the rounds of a load; return the rids that were asked."""
+    sent: list[str] = []
+    for one in load:
+        if not one.again:
+            server.settle()
+        asked = {f"{_word()}-{name}": ids for name, ids in one.prompts(seed).items()}
+        if one.sampling:
+            for rid, ids in asked.items():
+                server.generate(rid, ids, NEW_TOKENS, **one.sampling)
+        else:
+            server.generate_all(asked, min(one.at_once, len(asked)), NEW_TOKENS)
+        sent += asked
+    return sent
 
 
-def _judged(case: Case, pair: str, name: str, live: Live, began: float, sent: list[str]) -> Judgement:
+def _judged(case: Case, pair: str, live: Live, began: float, sent: list[str]) -> Judgement:
     deadline = time.monotonic() + WAIT_S
     while True:
-        rows = {row.rid: row for row in live.store.requests(RequestFilter(), 1000).items}
+        rows = {row.rid: row for row in live.store.requests(RequestFilter(), 2000).items}
         mine = [rows[rid] for rid in sent if rid in rows]
         if len(mine) == len(sent) and all(row.state != "running" for row in mine):
             break
@@ -168,23 +225,27 @@ def _judged(case: Case, pair: str, name: str, live: Live, began: float, sent: li
         time.sleep(0.5)
     # What was told last is in its rollups and rank records two seconds later.
     time.sleep(max(3.0, LEAST_S - (time.time() - began)))
-    judge_s = max(LEAST_S, math.ceil(time.time() - began))
+    now = datetime.now(UTC)
+    judge_s = max(LEAST_S, math.ceil(now.timestamp() - began))
     [engine] = live.get("/api/v1/engines", window_s=max(60, judge_s), judge_s=judge_s)["items"]
     findings: list[dict[str, Any]] = engine["findings"]
     steps = sum(row.totals.verify_steps for row in mine)
     gained = sum(row.totals.accepted + row.totals.bonus for row in mine)
     return Judgement(
-        case.name,
-        case.kind,
-        case.fault_class,
-        pair,
-        name,
-        engine["state"],
-        tuple((one["kind"], one["fault_class"], one["confidence"]) for one in findings),
-        tuple(sorted(engine["unknown"])),
-        gained / steps if steps else None,
-        steps,
-        len(mine),
+        case=case.name,
+        kind=case.kind,
+        fault_class=case.fault_class,
+        pair=pair,
+        load="",
+        seed=0,
+        state=engine["state"],
+        findings=tuple((one["kind"], one["fault_class"], one["confidence"]) for one in findings),
+        unknown=tuple(sorted(engine["unknown"])),
+        acceptance_length=gained / steps if steps else None,
+        steps=steps,
+        requests=len(mine),
+        at=now.isoformat(),
+        judge_s=judge_s,
     )
 
 

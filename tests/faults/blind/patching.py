@@ -2,14 +2,14 @@
 
 Which one is in force stands in the file that :data:`CONTROL` names, read at the start of each forward;
 what is in force is written beside it. A patch is a generator that is given the engine's ``EAGLEWorkerV2``,
-and ends by putting the very same objects back. The modules ``patching``, ``draft_patches`` and
-``state_patches`` are planted in the engine's environment: they need nothing but one another, the engine and
-the standard library.
+and ends by putting the very same objects back. The modules of :data:`MODULES` are planted in the engine's
+environment: they need nothing but one another, the engine and the standard library.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import traceback
 from collections.abc import Callable, Generator
@@ -20,7 +20,7 @@ from typing import Any
 
 CONTROL = "DRAFT_PATCH_CONTROL"
 HEALTHY = "healthy"
-MODULES = ("patching", "draft_patches", "state_patches")
+MODULES = ("patching", "draft_patches", "state_patches", "informed_patches")
 
 Laid = Generator[None]
 
@@ -133,6 +133,12 @@ def plant(folder: Path) -> Path:
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: patching\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[sglang.srt.plugins]\npatching = patching:register\n")
-    for module in MODULES:
-        (place / f"{module}.py").write_text((Path(__file__).parent / f"{module}.py").read_text("utf-8"))
+    for module in sources():
+        (place / module.name).write_text(module.read_text("utf-8"))
     return place
+
+
+def sources() -> list[Path]:
+    """The files of :data:`MODULES`."""
+    found = [importlib.util.find_spec(module) for module in MODULES]
+    return [Path(one.origin) for one in found if one is not None and one.origin is not None]

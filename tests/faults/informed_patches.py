@@ -1,0 +1,29 @@
+"""Faults of a patched engine that were written by someone who has read the rules: further mechanisms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from patching import Laid, patch, put
+
+
+@patch("F16", "prompts with a prefix in the cache")
+def prefix_in_another_order(worker: Any) -> Laid:
+    """A prefix that comes out of the cache is copied back into the draft's pool by a list of slots that has
+    been sorted otherwise than the target's: each token has the keys and values of another one."""
+    drafter = worker.draft_worker
+    pool = drafter.draft_runner.token_to_kv_pool
+    prefill = drafter._draft_extend_for_prefill
+    begun: set[str] = set()
+
+    def prefills(batch: Any, *given: Any, **more: Any) -> Any:
+        for request, slot, length in zip(batch.reqs, batch.req_pool_indices, batch.prefix_lens, strict=True):
+            if request.rid not in begun and length:
+                places = worker.req_to_token_pool.req_to_token[slot, :length].long()
+                for buffer in (pool.get_key_buffer(0), pool.get_value_buffer(0)):
+                    buffer[places] = buffer[places].roll(7, 0)
+            begun.add(request.rid)
+        return prefill(batch, *given, **more)
+
+    with put(drafter, _draft_extend_for_prefill=prefills):
+        yield
