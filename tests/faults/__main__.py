@@ -17,16 +17,15 @@ import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 from cases import KINDS, cases
+from matrix import matrix
 from rejudge import rejudged
-from zoo import PAIRS, Judgement, is_control, run, store_of
+from zoo import PAIRS, Judgement, run, store_of
 
 OUT = Path(__file__).parents[2] / "build" / "faults"
 
@@ -108,25 +107,6 @@ class Results:
                 f"{one.steps} steps; {one.state}; {top or 'nothing found'}",
                 flush=True,
             )
-
-
-def matrix(judgements: Sequence[Judgement]) -> list[str]:
-    """Return the confusion matrix as Markdown: rows are what was injected, columns what was named on top."""
-    told = Counter((one.fault_class or "control", one.named or "none") for one in judgements)
-    rows = sorted({row for row, _ in told}, key=lambda name: (name == "control", name))
-    columns = sorted({column for _, column in told}, key=lambda name: (name == "none", name))
-    lines = ["| injected | " + " | ".join(columns) + " | right |", "|---" * (len(columns) + 2) + "|"]
-    for row in rows:
-        of_row = [told[row, column] for column in columns]
-        right = told[row, "none" if row == "control" else row]
-        cells = " | ".join(str(count) if count else "" for count in of_row)
-        lines.append(f"| {row} | {cells} | {right} of {sum(of_row)} |")
-    controls = [one for one in judgements if is_control(one)]
-    served = sum(one.requests for one in controls)
-    accused = sum(one.requests for one in controls if not one.right)
-    lines.append("")
-    lines.append(f"{served} requests of controls, {accused} of them in windows in which a fault was named.")
-    return lines
 
 
 if __name__ == "__main__":
