@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 from alert_world import Engine
-from receivers import Receiver
+from serverkit.receivers import Receiver
 from specscope_server.alerts import Evaluator
 from specscope_server.alerts.evaluator import LEASE
 from specscope_server.store import open_store
@@ -123,7 +123,7 @@ def test_a_notification_is_not_queued_for_a_state_that_another_stored(store_url:
         def __getattr__(self, name: str) -> object:
             return getattr(second, name)
 
-        def alerts(self, _workspace: str) -> object:
+        def alerts(self, _workspace: str, _engines: object = None) -> object:
             return self.before
 
     late = Evaluator(Late(), target)  # type: ignore[arg-type]

@@ -10,26 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
 
 from specscope_server.alerts.alertmanager import REFRESH_S
 from specscope_server.alerts.delivery import Deliverer, utc_now
-from specscope_server.alerts.judge import Outcome, Seen, Setting, end, judge
 from specscope_server.alerts.refresh import Refresher
-from specscope_server.alerts.rules import NO_DATA
-from specscope_server.alerts.settings import DEFAULT_WINDOW_S, Settings
+from specscope_server.alerts.rounds import Rounds
 from specscope_server.alerts.targets import parse_target
-from specscope_server.diagnosis import diagnose
-from specscope_server.store.model import AlertRow
-from specscope_server.store.port import Store, StoreError, Unavailable
+from specscope_server.store.port import Store, StoreError
 
 WINDOW_S: Final = 300.0
 INTERVAL_S: Final = 2.0
 DELIVER_EVERY_S: Final = 1.0
-DEFAULT_WORKSPACE: Final = "default"
-FORGOTTEN: Final = "tracer silent: nothing was heard of this engine for a day"
 LEASE: Final = "evaluator"
 
 log = logging.getLogger(__name__)
@@ -67,10 +61,8 @@ class Evaluator:
         self.leads = False
         """Whether this server evaluated last: no other one does meanwhile."""
         self._interval_s = interval_s
-        self._window_s = window_s
-        self._base_url = base_url.rstrip("/")
         self._clock = clock
-        self._without_findings: set[str] = set()
+        self._rounds = Rounds(store, self.labels, window_s, base_url.rstrip("/"), self._say)
         self._trouble: dict[str, str] = {}
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
@@ -126,6 +118,7 @@ class Evaluator:
         finally:
             if leads != self.leads:
                 log.info("this server %s alerts", "now evaluates" if leads else "no longer evaluates")
+                self._rounds.forget()
             self.leads = leads
         return leads
 
@@ -160,61 +153,6 @@ class Evaluator:
             log.info("%s works again", what)
         return True
 
-    # Everything below runs in one worker thread at a time.
-
     def evaluate_now(self) -> None:
-        """Evaluate every engine once, in the calling thread. Raises as :meth:`evaluate`."""
-        engines = self._store.engine_uids()
-        now = self._clock()
-        settings = Settings(self._store, self.labels, self._base_url, now)
-        by_workspace: dict[str, list[str]] = {DEFAULT_WORKSPACE: []}
-        for workspace, uid in engines:
-            by_workspace.setdefault(workspace, []).append(uid)
-        outcome = Outcome()
-        for workspace, uids in sorted(by_workspace.items()):
-            setting, before = settings.of(workspace), settings.states(workspace)
-            for uid in uids:
-                try:
-                    outcome.add(self._engine(workspace, uid, setting, settings, before.pop(uid, {}), now))
-                except Unavailable:
-                    raise
-                except Exception as error:  # one odd engine must not silence the others
-                    if self._say(f"engine {uid}", f"{type(error).__name__}: {error}"):
-                        log.exception("engine %s cannot be evaluated", uid)
-                else:
-                    self._say(f"engine {uid}", "")
-            # Whoever is left has not been heard for a day.
-            for uid, states in sorted(before.items()):
-                open_states = [row for row in states.values() if row.state != NO_DATA]
-                if open_states:
-                    # While a server runs findings are closed after an hour; this one ended while none did.
-                    self._store.replace_findings(uid, (), now)
-                for row in open_states:
-                    outcome.add(end(setting, settings.gone(workspace, row), row, FORGOTTEN, now))
-        if outcome.rows:
-            self._store.set_alerts(outcome.rows, outcome.deliveries, outcome.evidence)
-
-    def _engine(
-        self,
-        workspace: str,
-        uid: str,
-        setting: Setting,
-        settings: Settings,
-        before: Mapping[str, AlertRow],
-        now: datetime,
-    ) -> Outcome:
-        evidence = self._store.evidence(workspace, uid, now, self._window_s)
-        if evidence is None:
-            return Outcome()
-        said = diagnose(evidence)
-        if said.findings or uid not in self._without_findings:
-            self._store.replace_findings(uid, said.findings, now)
-            (self._without_findings.discard if said.findings else self._without_findings.add)(uid)
-        subject = settings.subject(workspace, uid, evidence.name)
-        windows = {self._window_s: (evidence, said), DEFAULT_WINDOW_S: (evidence, said)}
-        for window_s in {rule.window_s for rule in setting.rules if rule.applies(subject)} - set(windows):
-            of_rule = self._store.evidence(workspace, uid, now, window_s)
-            if of_rule is None:
-                return Outcome()
-            windows[window_s] = (of_rule, diagnose(of_rule))
-        return judge(setting, Seen(subject, windows), before, now)
+        """Evaluate every engine once, in this thread; not twice at once. Raises as :meth:`evaluate`."""
+        self._rounds.run(self._clock())

@@ -32,10 +32,10 @@ class Settings:
             self._subjects[workspace] = {one.engine_uid: one for one in reads.alert_subjects(workspace)}
         return Setting(rules, silences, self._labels, self._base_url)
 
-    def states(self, workspace: str) -> dict[str, dict[str, AlertRow]]:
-        """Return stored states by engine and rule."""
+    def states(self, workspace: str, engines: Sequence[str]) -> dict[str, dict[str, AlertRow]]:
+        """Return stored states of some engines by engine and rule."""
         found: dict[str, dict[str, AlertRow]] = {}
-        for row in self._store.alerts(workspace):
+        for row in self._store.alerts(workspace, engines) if engines else ():
             found.setdefault(row.engine_uid, {})[row.rule] = row
         return found
 

@@ -16,8 +16,8 @@ from specscope_server.store.port import NewDelivery
 from specscope_server.store.upsert import Upsert
 from specscope_server.store.values import clean, from_ns, key, optional_from_ns, to_ns
 
-FIRING = "firing"
-_STATES = (FIRING, "no data", "ok")
+FIRING, NO_DATA = "firing", "no data"
+_STATES = (FIRING, NO_DATA, "ok")
 _KEPT: dict[str, Merge] = dict.fromkeys(
     (
         *("title", "state", "reason", "since_ns", "evaluated_ns", "severity", "pending", "pending_since_ns"),
@@ -148,12 +148,23 @@ def queue(connection: Connection, new: Sequence[NewDelivery], now_ns: int) -> No
         )
 
 
-def states(connection: Connection, workspace: str) -> list[AlertRow]:
-    """Return the state of every rule on every engine, firing first, then newest change."""
+def alerted(connection: Connection, workspace: str) -> list[str]:
+    """Return the uids of engines on which any rule is in another state than no data."""
+    engine, state = schema.engine.c, schema.alert_state.c
+    mine = select(engine.engine_uid).where(engine.workspace == workspace)
+    found = select(state.engine_uid).where(state.engine_uid.in_(mine), state.state != NO_DATA).distinct()
+    return sorted(connection.execute(found).scalars())
+
+
+def states(
+    connection: Connection, workspace: str, engine_uids: Sequence[str] | None = None
+) -> list[AlertRow]:
+    """Return the state of every rule on every engine (or on some), firing first, then newest change."""
     table = schema.alert_state
     rank = case({word: index for index, word in enumerate(_STATES)}, value=table.c.state, else_=9)
     order = (rank, table.c.since_ns.desc(), table.c.rule, table.c.engine_uid)
-    found = _of_workspace(connection, table, workspace, order, None)
+    mine = () if engine_uids is None else (table.c.engine_uid.in_(sorted(engine_uids)),)
+    found = _of_workspace(connection, table, workspace, order, None, *mine)
     names = engine_names(connection, {row.engine_uid for row in found}) if found else {}
     return [
         AlertRow(

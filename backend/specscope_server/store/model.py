@@ -63,6 +63,19 @@ class ProcessRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """An engine that was heard within a day, and when last.
+
+    ``told`` marks what it told and what people said of it: where two marks are equal, nothing came between.
+    """
+
+    workspace: str
+    engine_uid: str
+    last_received: datetime
+    told: int
+
+
+@dataclass(frozen=True, slots=True)
 class EngineEvent:
     """What one process told of itself and when: its start, or a change of weights.
 

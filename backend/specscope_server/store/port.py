@@ -26,6 +26,7 @@ from specscope_server.store.model import (
     ExpectationRow,
     ExpectationScope,
     FindingRow,
+    Heard,
     HiddenPoint,
     Holdings,
     Page,
@@ -213,6 +214,14 @@ class Reads(Protocol):
         """Return (workspace, engine uid) of every engine heard within the last day, for the evaluator."""
         ...
 
+    def heard(self, since: datetime) -> list[Heard]:
+        """Return every engine heard within the last day, by workspace and uid, each with a mark.
+
+        Marks of one ``since`` differ where the engine told more than that it is alive, or where somebody
+        changed what is expected of it. Of steps and requests from before ``since`` one may not see that.
+        """
+        ...
+
     def references(self, workspace: str) -> list[ReferenceRow]:
         """Return references, newest first."""
         ...
@@ -239,8 +248,12 @@ class Reads(Protocol):
         """Return findings, worst first; ``active`` leaves out the closed ones."""
         ...
 
-    def alerts(self, workspace: str) -> list[AlertRow]:
-        """Return the state of every rule on every engine, firing first."""
+    def alerts(self, workspace: str, engine_uids: Sequence[str] | None = None) -> list[AlertRow]:
+        """Return the state of every rule on every engine (or on those named), firing first."""
+        ...
+
+    def alerted(self, workspace: str) -> list[str]:
+        """Return the uids of engines on which any rule is in another state than ``no data``."""
         ...
 
     def alert_history(self, workspace: str, limit: int) -> list[AlertEvent]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
@@ -27,6 +27,7 @@ from specscope_server.store.model import (
     EngineRow,
     ExpectationRow,
     FindingRow,
+    Heard,
     HiddenPoint,
     Holdings,
     Page,
@@ -39,6 +40,7 @@ from specscope_server.store.model import (
     SeriesPoint,
     SilenceRow,
 )
+from specscope_server.store.news import heard
 from specscope_server.store.opened import Opened
 from specscope_server.store.read_detail import detail
 from specscope_server.store.read_engines import engines, heard_since, models
@@ -182,6 +184,11 @@ class SqlReads:
         with self._connect() as connection:
             return heard_since(connection, self._clock() - _DAY_NS)
 
+    def heard(self, since: datetime) -> list[Heard]:
+        """See the port."""
+        with self._connect() as connection:
+            return heard(connection, self._clock() - _DAY_NS, to_ns(since))
+
     def references(self, workspace: str) -> list[ReferenceRow]:
         """See the port."""
         with self._connect() as connection:
@@ -214,10 +221,15 @@ class SqlReads:
         with self._connect() as connection:
             return found.read(connection, workspace, engine_uid, active)
 
-    def alerts(self, workspace: str) -> list[AlertRow]:
+    def alerts(self, workspace: str, engine_uids: Sequence[str] | None = None) -> list[AlertRow]:
         """See the port."""
         with self._connect() as connection:
-            return alerting.states(connection, workspace)
+            return alerting.states(connection, workspace, engine_uids)
+
+    def alerted(self, workspace: str) -> list[str]:
+        """See the port."""
+        with self._connect() as connection:
+            return alerting.alerted(connection, workspace)
 
     def alert_history(self, workspace: str, limit: int) -> list[AlertEvent]:
         """See the port."""

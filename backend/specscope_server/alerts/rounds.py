@@ -1,0 +1,244 @@
+"""Rounds over all engines, each no dearer than what was told since the last one.
+
+An engine is read and diagnosed when it told something new, when it fell silent, and every ten seconds while
+something may leave its window. What was found is judged again without reading while a change waits for its
+duration, when rules or silences changed, and every ten seconds, so that what is stored of it stays fresh.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Final
+
+from specscope_server.alerts import known
+from specscope_server.alerts.judge import REFRESH, Outcome, Seen, Setting, end, judge
+from specscope_server.alerts.known import Known
+from specscope_server.alerts.rules import NO_DATA
+from specscope_server.alerts.settings import DEFAULT_WINDOW_S, Settings
+from specscope_server.diagnosis import Diagnosis, Evidence, diagnose
+from specscope_server.store.model import AlertRow, Heard
+from specscope_server.store.port import Store, Unavailable
+
+DEFAULT_WORKSPACE: Final = "default"
+FORGOTTEN: Final = "tracer silent: nothing was heard of this engine for a day"
+AT_ONCE: Final = 50
+"""Engines that are judged between two writes: what is found on one is told before all are through."""
+SINCE: Final = timedelta(minutes=15)
+"""Marks of engines count what is not much older; what is told of earlier times comes to light as it ages."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be done with one engine: judge it, and before that maybe read it."""
+
+    heard: Heard
+    read: bool
+    known: Known | None
+
+
+class Rounds:
+    """Judges the engines of a store. Not thread-safe."""
+
+    def __init__(
+        self,
+        store: Store,
+        labels: Sequence[str],
+        window_s: float,
+        base_url: str,
+        say: Callable[[str, str], bool],
+    ) -> None:
+        """Judge those of ``store`` by windows of ``window_s``; ``say`` logs a trouble once (what, which)."""
+        self._store, self._labels, self._window_s, self._base_url = store, tuple(labels), window_s, base_url
+        self._say = say
+        self._known: dict[str, Known] = {}
+        self._settings: dict[str, Setting] = {}
+        self._since: datetime | None = None
+        self._last: datetime | None = None
+
+    def forget(self) -> None:
+        """Read every engine anew in the next round: another server may have judged them meanwhile."""
+        self._known.clear()
+
+    def run(self, now: datetime) -> None:
+        """Judge all engines as of ``now``.
+
+        Raises:
+            StoreError: the database cannot serve; what is not stored is judged again in the next round.
+        """
+        heard = self._heard(now)
+        settings = Settings(self._store, self._labels, self._base_url, now)
+        by_workspace: dict[str, list[Heard]] = {DEFAULT_WORKSPACE: []}
+        for one in heard:
+            by_workspace.setdefault(one.workspace, []).append(one)
+        elapsed, self._last = None if self._last is None else now - self._last, now
+        for workspace, engines in sorted(by_workspace.items()):
+            setting = settings.of(workspace)
+            if setting == self._settings.get(workspace):
+                setting = self._settings[workspace]
+            self._settings[workspace] = setting
+            due = self._due(settings, setting, engines, elapsed, now)
+            for batch in _batches(due):
+                self._judge(workspace, settings, setting, batch, now)
+            self._close(workspace, settings, setting, {one.engine_uid for one in engines}, now)
+        for uid in self._known.keys() - {one.engine_uid for one in heard}:
+            del self._known[uid]
+
+    def _heard(self, now: datetime) -> list[Heard]:
+        """Return the engines that were heard, with marks that can be held against those that are known."""
+        if self._since is None:
+            self._since = now - SINCE
+        if -SINCE < now - self._since < 2 * SINCE:
+            return self._store.heard(self._since)
+        with self._store.snapshot() as reads:
+            before = {one.engine_uid: one.told for one in reads.heard(self._since)}
+            self._since = now - SINCE
+            heard = reads.heard(self._since)
+        for one in heard:
+            engine = self._known.get(one.engine_uid)
+            if engine is not None and engine.told == before.get(one.engine_uid):
+                self._known[one.engine_uid] = replace(engine, told=one.told)
+        return heard
+
+    def _windows(self, settings: Settings, setting: Setting, heard: Heard) -> set[float]:
+        """Return the windows, in seconds, that an engine must be seen in."""
+        subject = settings.subject(heard.workspace, heard.engine_uid, "")
+        windows = {rule.window_s for rule in setting.rules if rule.applies(subject)}
+        return windows | {self._window_s, DEFAULT_WINDOW_S}
+
+    def _due(
+        self,
+        settings: Settings,
+        setting: Setting,
+        engines: Sequence[Heard],
+        elapsed: timedelta | None,
+        now: datetime,
+    ) -> list[_Work]:
+        """Return what has to be done now: all that may have changed, and a share of what only grew old."""
+        due: list[_Work] = []
+        old: list[tuple[datetime, _Work]] = []
+        for heard in engines:
+            engine = self._known.get(heard.engine_uid)
+            if engine is None or not engine.holds(heard, self._windows(settings, setting, heard), now):
+                due.append(_Work(heard, True, engine))
+                continue
+            subject = settings.subject(heard.workspace, heard.engine_uid, engine.seen.subject.name)
+            if not engine.is_settled(setting, subject, now):
+                due.append(_Work(heard, engine.is_old(now), engine))
+            elif engine.is_old(now):
+                old.append((engine.read, _Work(heard, True, engine)))
+            elif engine.must_say_so(now):
+                old.append((engine.judged, _Work(heard, False, engine)))
+        # Engines that were read in one round would all grow old in one: so they come apart.
+        share = 1.0 if elapsed is None else min(1.0, 1.25 * (elapsed / REFRESH))
+        old.sort(key=lambda one: one[0])
+        return due + [work for _, work in old[: math.ceil(len(engines) * share)]]
+
+    def _judge(
+        self, workspace: str, settings: Settings, setting: Setting, batch: Sequence[_Work], now: datetime
+    ) -> None:
+        """Judge some engines and store what comes of it; only then is it known."""
+        states = settings.states(workspace, [work.heard.engine_uid for work in batch])
+        outcome = Outcome()
+        judged: dict[str, Known] = {}
+        for work in batch:
+            uid = work.heard.engine_uid
+            try:
+                engine = self._engine(work, settings, setting, states.get(uid, {}), outcome, now)
+            except Unavailable:
+                raise
+            except Exception as error:  # one odd engine must not silence the others
+                self._known.pop(uid, None)
+                if self._say(f"engine {uid}", f"{type(error).__name__}: {error}"):
+                    log.exception("engine %s cannot be evaluated", uid)
+            else:
+                self._say(f"engine {uid}", "")
+                if engine is not None:
+                    judged[uid] = engine
+        self._put(outcome)
+        self._known |= judged
+
+    def _engine(
+        self,
+        work: _Work,
+        settings: Settings,
+        setting: Setting,
+        before: Mapping[str, AlertRow],
+        outcome: Outcome,
+        now: datetime,
+    ) -> Known | None:
+        """Judge one engine into ``outcome``; ``None``: it is gone from the store."""
+        heard, engine = work.heard, work.known
+        if work.read or engine is None:
+            windows = self._read(heard, self._windows(settings, setting, heard), now)
+            if windows is None:
+                return None
+            evidence, said = windows[self._window_s]
+            subject = settings.subject(heard.workspace, heard.engine_uid, evidence.name)
+            seen, silence = Seen(subject, windows), known.silence_of(Seen(subject, windows), heard, now)
+            read, every = now, known.every(windows, any(silence))
+        else:
+            subject = settings.subject(heard.workspace, heard.engine_uid, engine.seen.subject.name)
+            seen, silence = known.at(engine.seen, subject, heard, now), engine.silence
+            read, every = engine.read, engine.every
+            said = seen.windows[self._window_s][1]
+        had = engine is None or bool(engine.seen.windows[self._window_s][1].findings)
+        if said.findings or had:
+            self._store.replace_findings(heard.engine_uid, said.findings, now)
+        told = judge(setting, seen, before, now)
+        outcome.add(told)
+        after = {**before, **{row.rule: row for row in told.rows}}
+        return Known(
+            told=heard.told,
+            read=read,
+            judged=now,
+            seen=Seen(subject, known.lightened(seen.windows)),
+            every=every,
+            silence=silence,
+            waits=any(row.pending for row in after.values()),
+            setting=setting,
+        )
+
+    def _read(
+        self, heard: Heard, windows: Collection[float], now: datetime
+    ) -> dict[float, tuple[Evidence, Diagnosis]] | None:
+        """Return evidence and diagnosis by window; ``None``: it is gone from the store."""
+        found: dict[float, tuple[Evidence, Diagnosis]] = {}
+        # What a rule reads of the usual window is that of the state on pages, whatever the server judges by.
+        for window_s in {self._window_s if one == DEFAULT_WINDOW_S else one for one in windows}:
+            evidence = self._store.evidence(heard.workspace, heard.engine_uid, now, window_s)
+            if evidence is None:
+                return None
+            found[window_s] = evidence, diagnose(evidence)
+        found[DEFAULT_WINDOW_S] = found[self._window_s]
+        return found
+
+    def _close(
+        self, workspace: str, settings: Settings, setting: Setting, heard: Collection[str], now: datetime
+    ) -> None:
+        """End the states of engines that have not been heard for a day."""
+        gone = [uid for uid in self._store.alerted(workspace) if uid not in heard]
+        outcome = Outcome()
+        for uid, states in sorted(settings.states(workspace, gone).items()):
+            # While a server runs findings are closed after an hour; this one ended while none did.
+            self._store.replace_findings(uid, (), now)
+            for row in states.values():
+                if row.state != NO_DATA:
+                    outcome.add(end(setting, settings.gone(workspace, row), row, FORGOTTEN, now))
+        self._put(outcome)
+
+    def _put(self, outcome: Outcome) -> None:
+        if outcome.rows:
+            self._store.set_alerts(outcome.rows, outcome.deliveries, outcome.evidence)
+
+
+def _batches(due: Iterable[_Work]) -> Iterator[list[_Work]]:
+    remaining = iter(due)
+    while batch := list(islice(remaining, AT_ONCE)):
+        yield batch
