@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import httpx
 import pytest
-from receivers import Receiver
 from serverkit.live import Live, serving
+from serverkit.receivers import Receiver
 from storekit.everything import SILENCE, Workspace, fill
 
 MINE = Workspace("default", "oakwood", 48_170_976)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from alert_world import Clock, Engine, make_store
-from receivers import Receiver, closed_port, root_log
+from serverkit.receivers import Receiver, closed_port, root_log
 from specscope_server.alerts import parse_target
 from specscope_server.alerts.delivery import MAX_ATTEMPTS, RETRY_AFTER_S, Deliverer
 from specscope_server.alerts.payload import payload

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from alert_world import Clock, Engine, make_store
-from receivers import Receiver
+from serverkit.receivers import Receiver
 from specscope_server.alerts import Evaluator, TargetError
 from specscope_server.diagnosis import diagnose
 from specscope_server.store.model import AlertRow

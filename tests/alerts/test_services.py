@@ -18,7 +18,7 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import Envelope
 from alert_world import Clock, Engine, make_store
-from receivers import Receiver, closed_port
+from serverkit.receivers import Receiver, closed_port
 from specscope_server.alerts import Evaluator, parse_target
 from specscope_server.alerts.payload import payload
 from specscope_server.alerts.send import send

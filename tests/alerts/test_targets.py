@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from receivers import root_log
+from serverkit.receivers import root_log
 from specscope_server.alerts import TargetError, parse_target
 
 

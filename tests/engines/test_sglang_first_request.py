@@ -1,0 +1,84 @@
+"""The seed's fault is named by its first request: by the server itself, and to somebody who is called."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from live_answers import specscope, traced, until
+from serverkit.live import Live
+from serverkit.receivers import Receiver
+from sglang_engine import CHAIN, Server, speculation
+from specscope import convention as c
+from tiny_prompts import references
+
+from scripts.variants import write_variant
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(2400)]
+
+MAX_STEPS = 20
+"""Verify steps within which the fault must be named: the product's promise."""
+NEW_TOKENS = 16
+"""A verify step gives at least one, so the request has fewer steps than :data:`MAX_STEPS`."""
+PATIENCE_S = 60.0
+"""Promised are 5 s from the request on; docs/benchmarks.md has what was measured. Here others run too."""
+
+
+def test_the_seeds_fault_is_named_within_20_verify_steps_of_the_first_request(tmp_path: Path) -> None:
+    draft = write_variant("seed-fault", tmp_path / "draft")
+    with (
+        Receiver() as receiver,
+        specscope(
+            tmp_path, judge_s=300.0, notify=(f"webhook+http://127.0.0.1:{receiver.port}/hook",)
+        ) as live,
+        Server(tmp_path, [*speculation(CHAIN, draft), "--skip-server-warmup"], traced(live)) as server,
+    ):
+        shown = until(live, "an engine without requests", lambda shown: shown["state"] == "idle")
+        assert (shown["requests"], shown["findings"], receiver.got) == ({}, [], [])
+
+        sent = time.monotonic()
+        server.generate("first", references()[0].prompt, NEW_TOKENS)
+        answered = time.monotonic()
+        body, delivered = notification(receiver, answered + PATIENCE_S)
+        seconds = {"answered": round(answered - sent, 2), "delivered": round(delivered - sent, 2)}
+        assert body is not None, f"nobody was called: {seconds}; notifications: {receiver.got}"
+
+        assert (body["rule"], body["state"], body["severity"]) == ("silent_path", "firing", "critical")
+        (named,) = body["findings"]
+        assert (named["kind"], named["fault_class"]) == ("fc_bypassed", "F04")
+        assert named["confidence"] == "certain"
+        known = evidence(live)
+        steps = verify_steps(known)
+        print(f"{steps} verify steps; seconds from the request's sending: {seconds}")  # for -rP
+        assert 0 < steps <= MAX_STEPS, f"named after {steps} verify steps; {seconds}"
+        assert known["requests"] == {"user": 1}
+        (stored,) = [one for one in live.get("/api/v1/findings")["items"] if one["kind"] == "fc_bypassed"]
+        assert stored["engine_uid"] == shown["engine_uid"] == body["engine"]["uid"]
+
+
+def hook(receiver: Receiver) -> str:
+    return f"webhook+http://127.0.0.1:{receiver.port}/hook"
+
+
+def notification(receiver: Receiver, deadline: float) -> tuple[dict[str, Any] | None, float]:
+    """Return the first notification of the rule, and when it was there; ``None``: none by ``deadline``."""
+    while receiver.arrived.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        found = receiver.got[-1].body
+        if found["rule"] == "silent_path":
+            return found, time.monotonic()
+    return None, time.monotonic()
+
+
+def evidence(live: Live) -> dict[str, Any]:
+    """Return what was known when the rule fired, as the history of alerts keeps it."""
+    (event,) = [one for one in live.store.alert_history("default", 100) if one.rule == "silent_path"]
+    kept = live.store.alert_event("default", event.id)
+    assert kept is not None and event.state == "firing"
+    return dict(kept.evidence)
+
+
+def verify_steps(known: dict[str, Any]) -> int:
+    (line,) = [line for line in known["ledger"] if line["boundary"] == c.TARGET_VERIFY]
+    return int(line["expected"])
