@@ -17,15 +17,16 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from cases import KINDS, cases
+from cases import KINDS, Case, cases
 from matrix import matrix
 from rejudge import rejudged
-from zoo import PAIRS, Judgement, run, store_of
+from zoo import PAIRS, Judgement, launches, run, store_of
 
 OUT = Path(__file__).parents[2] / "build" / "faults"
 
@@ -54,7 +55,9 @@ def main() -> int:
         work = again if options.again else partial(serve, seeds=range(1, options.seeds + 1))
         pairs = options.pair or list(PAIRS)
         waiting = {
-            pool.submit(work, case.name, pair): f"{case.name} ({pair})" for pair in pairs for case in chosen
+            pool.submit(work, [case.name for case in launch], pair): f"{launch[0].name} ({pair})"
+            for pair in pairs
+            for launch in launches(chosen)
         }
         for done in as_completed(waiting):
             results.add(waiting[done], done)
@@ -65,20 +68,43 @@ def main() -> int:
     return 1 if results.failed or not all(one.right for one in results.judgements) else 0
 
 
-def serve(name: str, pair: str, seeds: range) -> list[Judgement]:
-    """Serve a case; keep its store, with what was said."""
-    case = next(case for case in cases() if case.name == name)
+def _named(names: Sequence[str]) -> tuple[Case, ...]:
+    return tuple(case for case in cases() if case.name in names)
+
+
+def serve(names: Sequence[str], pair: str, seeds: range) -> list[Judgement]:
+    """Serve the cases of a launch; keep its store, with what was said."""
+    launch = _named(names)
+    told = store_of(OUT, pair, launch).with_suffix(".jsonl")
+    found: list[Judgement] = []
     with tempfile.TemporaryDirectory() as place:
-        found = list(run(case, pair, Path(place), OUT, seeds))
-    lines = "".join(json.dumps(asdict(one)) + "\n" for one in found)
-    store_of(OUT, pair, name).with_suffix(".jsonl").write_text(lines)
+        for one in run(launch, pair, Path(place), OUT, seeds):
+            found.append(one)
+            print(shown(one), flush=True)
+    told.write_text("".join(json.dumps(asdict(one)) + "\n" for one in found))
     return found
 
 
-def again(name: str, pair: str) -> list[Judgement]:
-    """Judge the store that was kept of a case by the rules of today; nothing where none was."""
-    file = store_of(OUT, pair, name)
-    return list(rejudged(file)) if file.with_suffix(".jsonl").is_file() else []
+def again(names: Sequence[str], pair: str) -> list[Judgement]:
+    """Judge the store that was kept of a launch by the rules of today; nothing where none was."""
+    file = store_of(OUT, pair, _named(names))
+    found = list(rejudged(file)) if file.with_suffix(".jsonl").is_file() else []
+    wanted = [one for one in found if one.case in names]
+    for one in wanted:
+        print(shown(one), flush=True)
+    return wanted
+
+
+def shown(one: Judgement) -> str:
+    """Return a judgement as a line."""
+    findings = one.findings[:4]
+    top = ", ".join(" ".join(filter(None, (kind, at, sure))) for kind, at, sure in findings)
+    length = "none" if one.acceptance_length is None else f"{one.acceptance_length:.2f}"
+    return (
+        f"{'right' if one.right else 'WRONG'}  {time.strftime('%H:%M')} {one.pair} {one.kind} {one.case} "
+        f"[{one.fault_class or 'control'}] {one.load} {one.seed}: length {length} in {one.steps} steps; "
+        f"{one.state}; {top or 'nothing found'}"
+    )
 
 
 class Results:
@@ -90,23 +116,13 @@ class Results:
         self.failed: list[str] = []
 
     def add(self, name: str, done: Future[list[Judgement]]) -> None:
-        """Print and keep what came of a case."""
+        """Keep what came of a launch."""
         error = done.exception()
         if error is not None:
             self.failed.append(name)
             print(f"{name} could not be served:", *traceback.format_exception(error)[-4:], flush=True)
             return
-        for one in done.result():
-            self.judgements.append(one)
-            findings = one.findings[:4]
-            top = ", ".join(" ".join(filter(None, (kind, at, sure))) for kind, at, sure in findings)
-            length = "none" if one.acceptance_length is None else f"{one.acceptance_length:.2f}"
-            print(
-                f"{'right' if one.right else 'WRONG'}  {time.strftime('%H:%M')} {one.pair} {one.kind} "
-                f"{one.case} [{one.fault_class or 'control'}] {one.load} {one.seed}: length {length} in "
-                f"{one.steps} steps; {one.state}; {top or 'nothing found'}",
-                flush=True,
-            )
+        self.judgements += done.result()
 
 
 if __name__ == "__main__":

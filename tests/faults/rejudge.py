@@ -18,14 +18,15 @@ def rejudged(file: Path) -> Iterator[Judgement]:
     """Yield the judgements of a kept store again, in the order of then."""
     store = open_store(f"sqlite:///{file}")
     try:
-        [(workspace, uid)] = store.engine_uids()
+        workspaces = {uid: workspace for workspace, uid in store.engine_uids()}
         for line in file.with_suffix(".jsonl").read_text().splitlines():
             told: dict[str, Any] = json.loads(line)
             told["findings"] = told["unknown"] = ()
             before = Judgement(**told)
             now = datetime.fromisoformat(before.at)
-            evidence = store.evidence(workspace, uid, now, before.judge_s)
-            assert evidence is not None, f"{file} has no engine"
+            uid = before.engine_uid
+            evidence = store.evidence(workspaces[uid], uid, now, before.judge_s)
+            assert evidence is not None, f"{file} has no engine {uid}"
             said = diagnose(evidence)
             yield replace(
                 before,

@@ -42,20 +42,21 @@ def test_seeds_ask_other_prompts() -> None:
 def _judged(fault: str, named: str, requests: int = 3) -> Judgement:
     findings = ((("kind", named, "certain"),) if named else ()) + (("zero_acceptance", "", "observation"),)
     return Judgement(
-        "x",
-        PATCH if fault else CONTROL,
-        fault,
-        "first",
-        "traffic",
-        1,
-        "",
-        findings,
-        (),
-        None,
-        9,
-        requests,
-        "",
-        9,
+        case="x",
+        kind=PATCH if fault else CONTROL,
+        fault_class=fault,
+        pair="first",
+        load="traffic",
+        seed=1,
+        state="",
+        findings=findings,
+        unknown=(),
+        acceptance_length=None,
+        steps=9,
+        requests=requests,
+        at="",
+        judge_s=9,
+        engine_uid="",
     )
 
 
@@ -84,7 +85,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_fast_part_of_the_zoo(name: str, kept: Path, tmp_path: Path) -> None:
     """The seed's fault by another mechanism, one that needs the reference, and a control beyond training."""
     told: dict[str, list[Judgement]] = defaultdict(list)
-    for one in run(named(name), "second", tmp_path, kept, range(4, 5)):
+    for one in run([named(name)], "second", tmp_path, kept, range(4, 5)):
         told["right" if one.right else "wrong"].append(one)
     assert told["wrong"] == []
     assert len(told["right"]) == len(named(name).loads)

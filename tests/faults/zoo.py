@@ -4,9 +4,11 @@ Everything that a rule could recognise but must not has a random name: folders o
 served model, the deployment, request ids. The detail level is ``full`` and the server has a reference of the
 pair: what is fed and carried is compared row by row; docs/diagnosis.md says what each class needs.
 
-All loads of a case meet the same fault in one launch, so what the ledger remembers since the start is of it
-as well; windows are told apart by asking for a judgement of just the seconds since a load began. The store is
-kept with these moments: :mod:`rejudge` asks the rules of today about it again, without an engine.
+All loads of a case meet the same fault on one engine, so what the ledger remembers since the start is of it
+as well; windows are told apart by asking for a judgement of just the seconds since a load began. Mechanisms
+that are laid on a live engine share a launch: :mod:`again` makes each of them an engine of its own.
+
+The store is kept with these moments: :mod:`rejudge` asks the rules of today about it, without an engine.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -33,7 +35,7 @@ from checkpoint import read, write
 from exports import write_export
 from live_answers import plant, specscope, traced
 from serverkit.live import Live
-from sglang_engine import Server, sglang_python, speculation
+from sglang_engine import CHAIN, Server, sglang_python, speculation
 from specscope_server.store.model import RequestFilter
 from starts import STARTS
 from tiny_prompts import TINY
@@ -64,6 +66,7 @@ class Judgement:
     requests: int
     at: str
     judge_s: int
+    engine_uid: str
 
     @property
     def named(self) -> str:
@@ -80,9 +83,20 @@ def _word() -> str:
     return secrets.token_hex(4)
 
 
-def store_of(kept: Path, pair: str, name: str) -> Path:
-    """Return where the store of a case is kept."""
-    return kept / f"{pair}-{name}.db"
+def store_of(kept: Path, pair: str, launch: Sequence[Case]) -> Path:
+    """Return where the store of a launch is kept."""
+    return kept / f"{pair}-{launch[0].name if len(launch) == 1 else 'patches'}.db"
+
+
+def launches(chosen: Sequence[Case]) -> list[tuple[Case, ...]]:
+    """Put together what one launch can hold: mechanisms that are laid on a live engine, on a chain."""
+    live = tuple(
+        case
+        for case in chosen
+        if case.kind in (PATCH, OWN) and case.shape == CHAIN and case.ranks == 1 and not case.update
+    )
+    alone = [(case,) for case in chosen if case not in live]
+    return [live, *alone] if live else alone
 
 
 def reference_of(kept: Path, pair: str) -> Path:
@@ -101,31 +115,35 @@ def reference_of(kept: Path, pair: str) -> Path:
     return out
 
 
-def run(case: Case, pair: str, place: Path, kept: Path, seeds: range) -> Iterator[Judgement]:
-    """Start the engine of a case and yield what is said under each load, then keep the store."""
+def run(launch: Sequence[Case], pair: str, place: Path, kept: Path, seeds: range) -> Iterator[Judgement]:
+    """Start an engine and yield what is said of each case under each load, then keep the store."""
     target, draft = place / _word(), place / _word()
     shutil.copytree(PAIRS[pair] / "target", target)
-    _draft(case, pair, target, draft)
+    first = launch[0]
+    _draft(first, pair, target, draft)
     reference = reference_of(kept, pair)
     with specscope(place, judge_s=3600.0) as live:
         headers = {"content-type": "application/jsonl"}
         sent = live.client.post("/api/v1/references", content=reference.read_bytes(), headers=headers)
         assert sent.status_code == 200, sent.text
-        started = time.time()
-        with _engine(case, place, target, draft, live) as server:
-            if case.update:
+        started, together = time.time(), len(launch) > 1
+        with _engine(launch, place, target, draft, live) as (server, name):
+            if first.update:
                 _serve(server, (Round(mixed, 4),), 0)
                 server.settle()
-                _lay(case, place)
+                _lay(first, place)
                 server.generate(_word(), [1, 20, 30], 2)
                 server.settle()
-                _push(case, server, place, target)
-            for name, load in case.loads.items():
-                for seed in seeds:
-                    began = started if case.update else time.time()
-                    asked = _serve(server, load, seed)
-                    yield replace(_judged(case, pair, live, began, asked), load=name, seed=seed)
-    shutil.copy(place / "specscope.db", store_of(kept, pair, case.name))
+                _push(first, server, place, target)
+            for case in launch:
+                name = _change(case, server, place) if together else name
+                for load_name, load in case.loads.items():
+                    for seed in seeds:
+                        began = started if case.update else time.time()
+                        asked = _serve(server, load, seed)
+                        told = _judged(case, pair, live, name, began, asked)
+                        yield replace(told, load=load_name, seed=seed)
+    shutil.copy(place / "specscope.db", store_of(kept, pair, launch))
 
 
 def _draft(case: Case, pair: str, target: Path, draft: Path) -> None:
@@ -146,10 +164,35 @@ def _lay(case: Case, place: Path) -> None:
         _control(place).write_text(case.name)
 
 
+def _change(case: Case, server: Server, place: Path) -> str:
+    """Make the engine another one, with the fault of ``case``; return that one's name."""
+    name = _word()
+    asked = {
+        "module": _module(case),
+        "name": case.name,
+        "early": case.early,
+        "SPECSCOPE_NAME": name,
+        "SPECSCOPE_INSTANCE": secrets.token_hex(16),
+    }
+    server.settle()
+    _control(place).write_text(json.dumps(asked))
+    server.settle()
+    state = _control(place).with_suffix(".in-force").read_text()
+    assert state == json.dumps(asked), f"{case.name} was never in force:\n{state}"
+    return name
+
+
+def _module(case: Case) -> str:
+    return "patching" if case.kind == PATCH else "faulty_draft"
+
+
 @contextmanager
-def _engine(case: Case, place: Path, target: Path, draft: Path, live: Live) -> Generator[Server]:
+def _engine(
+    launch: Sequence[Case], place: Path, target: Path, draft: Path, live: Live
+) -> Generator[tuple[Server, str]]:
+    case, name = launch[0], _word()
     arguments = [*speculation(case.shape, draft), "--model-path", str(target), "--served-model-name", _word()]
-    environment = traced(live, SPECSCOPE_DETAIL="full", SPECSCOPE_NAME=_word())
+    environment = traced(live, SPECSCOPE_DETAIL="full", SPECSCOPE_NAME=name)
     if case.ranks > 1:
         arguments += ["--tp-size", str(case.ranks)]
         environment["SGLANG_CPU_OMP_THREADS_BIND"] = "|".join(map(str, range(case.ranks)))
@@ -181,8 +224,8 @@ def _engine(case: Case, place: Path, target: Path, draft: Path, live: Live) -> G
         arguments += [one.format(folder=folder) for one in start.arguments]
         environment |= start.environment
     with Server(place, arguments, environment) as server:
-        yield server
-        if case.kind in (PATCH, OWN):
+        yield server, name
+        if case.kind in (PATCH, OWN) and len(launch) == 1:
             told = control.with_suffix(".in-force")
             assert told.is_file() and told.read_text() == case.name, "the fault was never in force"
 
@@ -214,10 +257,16 @@ def _serve(server: Server, load: Load, seed: int) -> list[str]:
     return sent
 
 
-def _judged(case: Case, pair: str, live: Live, began: float, sent: list[str]) -> Judgement:
+def _judged(case: Case, pair: str, live: Live, name: str, began: float, sent: list[str]) -> Judgement:
     deadline = time.monotonic() + WAIT_S
+    uid = ""
     while True:
-        rows = {row.rid: row for row in live.store.requests(RequestFilter(), 2000).items}
+        if not uid:
+            uid = next(
+                (one["engine_uid"] for one in live.get("/api/v1/engines")["items"] if one["name"] == name), ""
+            )
+        found = live.store.requests(RequestFilter(engine_uid=uid), 2000).items if uid else ()
+        rows = {row.rid: row for row in found}
         mine = [rows[rid] for rid in sent if rid in rows]
         if len(mine) == len(sent) and all(row.state != "running" for row in mine):
             break
@@ -227,7 +276,7 @@ def _judged(case: Case, pair: str, live: Live, began: float, sent: list[str]) ->
     time.sleep(max(3.0, LEAST_S - (time.time() - began)))
     now = datetime.now(UTC)
     judge_s = max(LEAST_S, math.ceil(now.timestamp() - began))
-    [engine] = live.get("/api/v1/engines", window_s=max(60, judge_s), judge_s=judge_s)["items"]
+    engine = live.get(f"/api/v1/engines/{uid}", window_s=max(60, judge_s), judge_s=judge_s)
     findings: list[dict[str, Any]] = engine["findings"]
     steps = sum(row.totals.verify_steps for row in mine)
     gained = sum(row.totals.accepted + row.totals.bonus for row in mine)
@@ -246,6 +295,7 @@ def _judged(case: Case, pair: str, live: Live, began: float, sent: list[str]) ->
         requests=len(mine),
         at=now.isoformat(),
         judge_s=judge_s,
+        engine_uid=uid,
     )
 
 
