@@ -136,9 +136,9 @@ class Rounds:
             elif engine.must_say_so(now):
                 old.append((engine.judged, _Work(heard, False, engine)))
         # Engines that were read in one round would all grow old in one: so they come apart.
-        share = 1.0 if elapsed is None else min(1.0, 1.25 * (elapsed / REFRESH))
+        share = 1.0 if elapsed is None else 1.25 * (elapsed / REFRESH)
         old.sort(key=lambda one: one[0])
-        return due + [work for _, work in old[: math.ceil(len(engines) * share)]]
+        return due + [work for _, work in old[: max(AT_ONCE, math.ceil(len(engines) * share))]]
 
     def _judge(
         self, workspace: str, settings: Settings, setting: Setting, batch: Sequence[_Work], now: datetime
