@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from evidence_literals import HEALTHY, NOW, SEED_FAULT, counts, evidence, ledger, path
+from evidence_literals import CONFIG, HEALTHY, NOW, SEED_FAULT, counts, evidence, ledger, path, with_path
 from specscope import convention as c
 from specscope_server.diagnosis import Evidence, diagnose
 from specscope_server.diagnosis.registry import RULES
@@ -29,7 +29,16 @@ CASES: dict[str, tuple[Evidence, str, str]] = {
             counts=counts(400, 776, 112),
         ),
         "health checks only",
-        "2 health checks and 1 warm-ups",
+        "2 health checks and 1 warm-up",
+    ),
+    "drafts not at this batch": (
+        replace(
+            with_path(HEALTHY, propose=(0, 0), self_forward=(0, 0)),
+            counts=counts(400, 0, 0, undrafted=400),
+            config={**CONFIG, "speculative": {"steps_by_batch": {"1": [4], "8": [0]}}},
+        ),
+        "not drafting",
+        "has none from 8 requests at once on",
     ),
     "off": (replace(IDLE, speculation=False), "speculation off", "without a draft"),
     "never heard": (replace(HEALTHY, last_received=None), "tracer silent", "never heard"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from specscope import convention as c
 
-from specscope_server.diagnosis import facts, length_limit
+from specscope_server.diagnosis import facts, length_limit, not_drafting
 from specscope_server.diagnosis.length_limit import Limit
 from specscope_server.diagnosis.model import (
     CERTAIN,
@@ -90,6 +90,8 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
         return _partial(evidence, path, short)
     if not path.forwards and _filler(evidence) is not None:
         return _filler_alone(evidence, path)
+    if path.verify is not None and path.propose is None and _never_asked(evidence):
+        return _not_asked(evidence, path, path.verify)
     if path.propose is None or path.verify is None:
         missing = c.DRAFT_PROPOSE if path.propose is None else c.TARGET_VERIFY
         return Unknown(facts.why_no_line(evidence, missing))
@@ -305,6 +307,49 @@ def _partial(evidence: Evidence, path: _Path, short: facts.Line) -> Finding:
         " with complete ones: a limit shows as a boundary between the two groups",
         fix="Raise the limit that skips the draft, or accept it if it was set on purpose.",
         boundary=short.boundary,
+    )
+
+
+def _never_asked(evidence: Evidence) -> bool:
+    """Say whether no pass since the start had to draft, and none of the window did."""
+    counts = evidence.counts
+    return (
+        counts is not None
+        and counts.undrafted_steps == counts.steps >= MIN_EXPECTED
+        and not sum(line.expected for line in evidence.since_start if line.boundary == c.DRAFT_PROPOSE)
+    )
+
+
+def _not_asked(evidence: Evidence, path: _Path, verify: facts.Line) -> Finding | Unknown:
+    """Tell an engine that is set to draft and whose own settings never let it."""
+    allowed = not_drafting.table(evidence)
+    if allowed and not not_drafting.never_by_table(allowed):
+        return Unknown("no batch since the engine started was of a size at which it is set to draft")
+    told = ", ".join(f"{'/'.join(str(one) for one in steps)} from {size}" for size, steps in allowed.items())
+    named = (
+        f" Its table of draft steps by batch size ({told} requests at once on) has none at the smallest"
+        " batches, where a draft gains most."
+        if told
+        else ""
+    )
+    return Finding(
+        kind=KIND,
+        fault_class=F01,
+        severity=CRITICAL,
+        confidence=CERTAIN if told and not evidence.hook_errors else SUSPECTED,
+        title="Draft loaded, never asked",
+        sentence=(
+            f"The engine is set to draft, and none of its {verify.expected} verify passes {verify.span} asked"
+            f" the draft for anything, nor did any since it started.{named} You pay for the draft's memory"
+            " and gain nothing."
+        ),
+        numbers=(*_numbers(evidence, path), *facts.examples(evidence)),
+        ruled_out=(Ruled("F02 draft skipped", "nothing was proposed"),),
+        next_check="A/B: restart without the adaptive steps (SGLang: without --speculative-adaptive): the"
+        " engine page must show draft.propose crossed once in each verify pass",
+        fix="Give small batches draft steps in the table of --speculative-adaptive-config, or serve without"
+        " a draft.",
+        boundary=c.DRAFT_PROPOSE,
     )
 
 

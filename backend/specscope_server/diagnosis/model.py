@@ -169,6 +169,10 @@ class Evidence:
     """Empty: the engine's passes are not timed."""
     ended: float | None = None
     """When the last of its processes told that it ends in order; ``None``: one of them has not."""
+    detail: str = ""
+    """Detail level that it runs at, the lowest of its processes; empty: not told."""
+    references: int = 0
+    """How many references the workspace holds, whether or not they tell of this engine's requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +221,8 @@ class Finding:
 class State:
     """The engine in one word with its reason: exactly one of the words below, and why.
 
-    ``healthy``, ``faulty``, ``suspect``, ``idle``, ``health checks only``, ``speculation off``,
-    ``tracer silent``, ``ended``, ``starting``, ``too little data``, ``not observable``.
+    ``healthy``, ``faulty``, ``suspect``, ``idle``, ``health checks only``, ``not drafting``,
+    ``speculation off``, ``tracer silent``, ``ended``, ``starting``, ``too little data``, ``not observable``.
     """
 
     word: str

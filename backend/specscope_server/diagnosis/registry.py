@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from specscope import convention as c
+
 from specscope_server.diagnosis import (
     aux_layers,
     carry_broken,
     cliff,
     collapse,
     context_decay,
+    detail,
     draft_kv_stale,
     draft_silent,
     drift,
@@ -47,28 +50,28 @@ RULES: Final = (
     Rule(draft_silent.KIND, draft_silent.judge),
     # What an update broke is the root of what is missing since.
     Rule(weights_changed.KIND, weights_changed.judge),
-    Rule(weights_not_finite.KIND, weights_not_finite.judge),
+    Rule(weights_not_finite.KIND, weights_not_finite.judge, c.DETAIL_STEPS),
     Rule(weights_missing.KIND, weights_missing.judge),
     Rule(fc_bypassed.KIND, fc_bypassed.judge),
     # Before wrong layers, which it looks like: it asks for a target that carries a state, they for nothing.
-    Rule(recurrent_state.KIND, recurrent_state.judge),
-    Rule(aux_layers.KIND, aux_layers.judge),
-    Rule(fed_states_differ.KIND, fed_states_differ.judge),
-    Rule(token_map.KIND, token_map.judge),
-    Rule(vocabulary.KIND, vocabulary.judge),
-    Rule(head_replaced.KIND, head_replaced.judge),
-    Rule(embedding_wrong.KIND, embedding_wrong.judge),
-    Rule(carry_broken.KIND, carry_broken.judge),
-    Rule(shifted.KIND, shifted.judge),
+    Rule(recurrent_state.KIND, recurrent_state.judge, c.DETAIL_FULL),
+    Rule(aux_layers.KIND, aux_layers.judge, c.DETAIL_FULL),
+    Rule(fed_states_differ.KIND, fed_states_differ.judge, c.DETAIL_FULL),
+    Rule(token_map.KIND, token_map.judge, c.DETAIL_STEPS),
+    Rule(vocabulary.KIND, vocabulary.judge, c.DETAIL_STEPS),
+    Rule(head_replaced.KIND, head_replaced.judge, c.DETAIL_STEPS),
+    Rule(embedding_wrong.KIND, embedding_wrong.judge, c.DETAIL_STEPS),
+    Rule(carry_broken.KIND, carry_broken.judge, c.DETAIL_STEPS),
+    Rule(shifted.KIND, shifted.judge, c.DETAIL_STEPS),
     # The configuration before the curve that it explains.
     Rule(position_config.KIND, position_config.judge),
     # By slices: what the scheduler decides first, since no prompt can be its cause.
     Rule(row_or_graph_stale.KIND, row_or_graph_stale.judge),
     Rule(prefix_draft_kv.KIND, prefix_draft_kv.judge),
-    Rule(draft_kv_stale.KIND, draft_kv_stale.judge),
+    Rule(draft_kv_stale.KIND, draft_kv_stale.judge, c.DETAIL_STEPS),
     Rule(cliff.KIND, cliff.judge),
     Rule(context_decay.KIND, context_decay.judge),
-    Rule(verify_wrong.KIND, verify_wrong.judge),
+    Rule(verify_wrong.KIND, verify_wrong.judge, c.DETAIL_STEPS),
     # What acceptance did and should have done, before that there is none.
     Rule(collapse.KIND, collapse.judge),
     Rule(drift.KIND, drift.judge),
@@ -103,7 +106,7 @@ def diagnose(evidence: Evidence | None) -> Diagnosis:
         if isinstance(verdict, Finding):
             found.append(verdict)
         elif isinstance(verdict, Unknown):
-            unknown[rule.kind] = verdict.reason
+            unknown[rule.kind] = detail.reason(evidence, verdict.reason, rule.detail)
     findings = _ordered(found)
     return Diagnosis(state(evidence, findings), findings, unknown)
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from specscope import convention as c
 
-from specscope_server.diagnosis import facts, sprt, workload, zero_acceptance
+from specscope_server.diagnosis import detail, facts, not_drafting, sprt, workload, zero_acceptance
 from specscope_server.diagnosis.model import CERTAIN, Evidence, Finding, State
 
 HEALTHY: Final = "healthy"
@@ -19,6 +19,7 @@ FAULTY: Final = "faulty"
 SUSPECT: Final = "suspect"
 IDLE: Final = "idle"
 HEALTH_CHECKS: Final = "health checks only"
+NOT_DRAFTING: Final = "not drafting"
 OFF: Final = "speculation off"
 SILENT: Final = "tracer silent"
 ENDED: Final = "ended"
@@ -26,7 +27,8 @@ STARTING: Final = "starting"
 TOO_LITTLE: Final = "too little data"
 NOT_OBSERVABLE: Final = "not observable"
 WORDS: Final = (
-    HEALTHY, FAULTY, SUSPECT, IDLE, HEALTH_CHECKS, OFF, SILENT, ENDED, STARTING, TOO_LITTLE, NOT_OBSERVABLE,
+    HEALTHY, FAULTY, SUSPECT, IDLE, HEALTH_CHECKS, NOT_DRAFTING, OFF, SILENT, ENDED, STARTING, TOO_LITTLE,
+    NOT_OBSERVABLE,
 )  # fmt: skip
 
 
@@ -92,12 +94,14 @@ def _measured(evidence: Evidence) -> State | None:
         if watched
         else "but no boundary of its path can be observed, so only the acceptance speaks"
     )
-    differs = workload.sentence(evidence)
+    more = [workload.sentence(evidence), detail.sentence(evidence)]
+    if (silent := not_drafting.of(evidence)) is not None and silent.share >= not_drafting.NOTED:
+        more.append(silent.sentence(evidence))
     return State(
         HEALTHY,
         f"The draft helps: acceptance length {zero_acceptance.acceptance_length(counts):.2f} over"
         f" {counts.steps} verify steps {facts.window_text(evidence)}; {path}."
-        + (f" {differs}" if differs else ""),
+        + "".join(f" {sentence}" for sentence in more if sentence),
     )
 
 
@@ -126,15 +130,22 @@ def _no_measure(evidence: Evidence) -> State:
     passes = any(line.expected > 0 for line in evidence.window)
     if not users and (checks or warmups) and (_only_checks_ever(evidence) or not steps):
         kinds = " and ".join(
-            text for n, text in ((checks, f"{checks} health checks"), (warmups, f"{warmups} warm-ups")) if n
+            f"{n} {one}" + ("s" if n > 1 else "")
+            for n, one in ((checks, "health check"), (warmups, "warm-up"))
+            if n
         )
-        return State(HEALTH_CHECKS, f"No user's request arrived {span}, only {kinds}: they say nothing.")
+        return State(
+            HEALTH_CHECKS, f"No user's request arrived {span}, only {kinds}: they say nothing of a draft."
+        )
     if not users and not steps and not passes:
         return State(
             IDLE, f"The tracer is alive and no request arrived {span}: no data, which is not health."
         )
     if dropped and not steps:
         return _lost(evidence, dropped, steps)
+    silent = not_drafting.of(evidence)
+    if silent is not None and silent.share >= not_drafting.MOST:
+        return State(NOT_DRAFTING, silent.sentence(evidence))
     return State(TOO_LITTLE, _too_little(evidence, span))
 
 

@@ -25,7 +25,11 @@ CLEAR = Clear()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One kind of finding. ``judge`` is pure; it is given the findings that come before it as roots."""
+    """One kind of finding. ``judge`` is pure; it is given the findings that come before it as roots.
+
+    ``detail`` is the detail level of the tracer from which on it sees all that it judges by; empty: any.
+    """
 
     kind: str
     judge: Callable[[Evidence, tuple[Finding, ...]], Finding | Clear | Unknown]
+    detail: str = ""

@@ -21,6 +21,7 @@ from specscope_server.store.prepared import Prepared
 from specscope_server.store.ranks import rank_evidence
 from specscope_server.store.read_rollups import window_sums
 from specscope_server.store.reconcile import reconciliation
+from specscope_server.store.references import uids
 from specscope_server.store.slice_evidence import HISTORY_S, history, slices
 from specscope_server.store.states import states
 from specscope_server.store.step_evidence import step_evidence
@@ -82,6 +83,8 @@ def evidence(
         now=now_ns / 1e9,
         window_s=window_ns / 1e9,
         last_received=engine.row.last_received_ns / 1e9,
+        detail=engine.detail,
+        references=len(uids(connection, workspace)),
         ended=None if (ended := engine.ended_ns) is None else ended / 1e9,
         heartbeat_s=HEARTBEAT_S,
         speculation=engine.speculation,

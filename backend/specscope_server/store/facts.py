@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from specscope import clock
+from specscope import clock, convention
 from specscope.records import Crossing
 from sqlalchemy import ColumnElement, Connection, Row, Table, bindparam, func, select
 
@@ -141,14 +141,19 @@ class StoredEngine:
         Every process that was heard to the last must have told its end: beside one that was killed, and
         beside one that serves on in the place of an earlier one, no other's word counts.
         """
-        newest = max((p.row.last_received_ns for p in self.processes), default=0)
-        told = [
-            p.counters[names.ENDED].get("")
-            for p in self.processes
-            if p.row.last_received_ns > newest - _TOGETHER_NS
-        ]
+        told = [p.counters[names.ENDED].get("") for p in self._heard_last()]
         known = [ended for ended in told if ended is not None]
         return max(known) + self.clock_shift_ns if known and len(known) == len(told) else None
+
+    @property
+    def detail(self) -> str:
+        """Return the lowest detail level of the processes that were heard last; empty: none has told one."""
+        told = [p.row.detail for p in self._heard_last() if p.row.detail in convention.DETAIL_LEVELS]
+        return min(told, key=convention.DETAIL_LEVELS.index, default="")
+
+    def _heard_last(self) -> list[StoredProcess]:
+        newest = max((p.row.last_received_ns for p in self.processes), default=0)
+        return [p for p in self.processes if p.row.last_received_ns > newest - _TOGETHER_NS]
 
     def text(self, name: str) -> str:
         """Return a text that all processes share."""

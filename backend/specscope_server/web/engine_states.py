@@ -19,6 +19,7 @@ TONES: Final[Mapping[str, str]] = {
     "not observable": "lost",
     "too little data": "off",
     "starting": "off",
+    "not drafting": "off",
     "speculation off": "off",
     "ended": "off",
     "health checks only": "off",

@@ -72,9 +72,7 @@ def build(
         [({}, beat.anchor.wall_ns / 1e9)],
     )
     if ended_ns is not None:
-        b.gauge(
-            c.METRIC_ENDED, "s", "Wall clock when the process ended in order", [({}, ended_ns / 1e9)]
-        )
+        b.gauge(c.METRIC_ENDED, "s", "Wall clock when the process ended in order", [({}, ended_ns / 1e9)])
     b.sum(
         c.METRIC_EXPECTED,
         "{crossing}",

@@ -24,6 +24,7 @@ _SECRET = re.compile(
     re.I,
 )
 _ARGUMENT_CHARS: Final = 500
+_TABLE_ROWS: Final = 64
 
 MODEL_FIELDS: Final = (
     "architectures",
@@ -125,6 +126,25 @@ def _speculative(loaded: Loaded) -> dict[str, Any]:
         value = getattr(loaded.worker, attribute, None)
         if isinstance(value, int):
             found[name] = value
+    if table := _steps_by_batch(loaded.worker):
+        found["steps_by_batch"] = table
+    return found
+
+
+def _steps_by_batch(worker: Any) -> dict[str, list[int]]:
+    """Return the numbers of draft steps that adaptive speculation may choose, by least batch size.
+
+    Empty where steps do not adapt. ``AdaptiveSpeculativeParams._slots``
+    (``srt/speculative/adaptive_spec_params.py``) is private: an engine version without it tells no table.
+    """
+    slots: Any = getattr(
+        getattr(getattr(worker, "adaptive_controller", None), "params", None), "_slots", None
+    )
+    if not isinstance(slots, dict):
+        return {}
+    found: dict[str, list[int]] = {}
+    for size, slot in sorted(cast("dict[int, Any]", slots).items())[:_TABLE_ROWS]:
+        found[str(size)] = [int(one) for one in slot.candidate_steps]
     return found
 
 
