@@ -50,6 +50,18 @@ def test_equal_states_have_no_error() -> None:
         assert one.median_error is not None and one.median_error < 0.02
 
 
+def test_what_the_draft_leaves_depends_on_the_token_behind() -> None:
+    left = states(tokens=59, slots=1, seed=2)
+    (one,) = [
+        conclude(pairs)
+        for pairs in compare(
+            rows(left, place=hidden.CARRY), (*IDS[:30], 7), passage({hidden.CARRY: left}), SAME_AS
+        )
+    ]
+    assert error_of(one) < 0.02
+    assert one.positions == tuple(range(29))  # that at 29 was made with another token 30
+
+
 @pytest.mark.parametrize("factor", [0.1, 0.5, 2.0, 10.0])
 def test_a_change_of_scale_is_exact_whatever_the_projections(factor: float) -> None:
     for one in told(rows(HEALTHY * factor)):

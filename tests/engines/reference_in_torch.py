@@ -12,7 +12,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from check_report import report
 from specscope import hidden, reference_file, tensorstats
-from specscope.reference import Problem, make, run
+from specscope.reference import Problem, draft_layer, make, run
 from specscope.reference.command import fingerprint
 from specscope.reference.draft import Draft
 from specscope.reference.make import Wanted
@@ -38,6 +38,7 @@ SLOTS = (2, 4, 5)
 
 
 def silent(_: str) -> None: ...
+def unused(rows: Any, ids: Sequence[int]) -> None: ...
 
 
 @contextmanager
@@ -100,13 +101,90 @@ def fc_and_embeddings_are_those_of_the_checkpoints() -> None:
     assert facts.same_as == {hidden.AUX_CAPTURE: hidden.FED, hidden.FC_IN: hidden.FED}
 
 
+def one_prompt(place: Path, draft: Path) -> Wanted:
+    file = place / "one.json"
+    file.write_text(json.dumps(json.loads(PROMPTS.read_text())[:1]))
+    return replace(WANTED, draft=draft, prompts=file)
+
+
+def carry_of_loop(ids: tuple[int, ...], draft: Path) -> tuple[Any, Any]:
+    """What the training's own loop makes of a sequence: the carry of each position, and its final norm."""
+    spec: Any = importlib.import_module("spec")
+    config, target, front = spec.load(str(TINY / "target"), str(draft))
+    with torch.no_grad():
+        one = spec.Spec(config, target, front)
+        fed = front.fc(aux_of_loop(ids)[:-1])
+        _, carry = one.dlayer(torch.tensor(ids[1:]), fed, torch.arange(len(ids) - 1), [])
+        return carry, front.norm(carry)
+
+
+def the_drafts_layer_leaves_what_the_reference_loop_says() -> None:
+    for one in whole()[1]:
+        near(one, hidden.CARRY, 0, carry_of_loop(one.ids, TINY / "draft")[0])
+    with folder() as place:
+        _, (one,) = made(one_prompt(place, drafted(place, norm_output=True)))
+        near(one, hidden.CARRY, 0, carry_of_loop(one.ids, TINY / "draft")[1])
+        renamed = {
+            name.replace("midlayer.", "model.layers.0."): tensor
+            for name, tensor in safetensors.load_file(TINY / "draft" / "model.safetensors").items()
+            if name.startswith("midlayer.")
+        }
+        old = tuple(name.replace("model.layers.0.", "midlayer.") for name in renamed)
+        _, (other,) = made(one_prompt(place, drafted(place, renamed, old)))
+        near(other, hidden.CARRY, 0, carry_of_loop(other.ids, TINY / "draft")[0])
+
+
+def rope_is_that_of_the_drafts_configuration() -> None:
+    scaled = {"rope_type": "linear", "factor": 4.0}
+    with folder() as place:
+        _, (one,) = made(one_prompt(place, drafted(place, rope_theta=500.0)))
+        _, (two,) = made(one_prompt(place, drafted(place, rope_scaling=scaled)))
+    spec: Any = importlib.import_module("spec")
+    config, target, front = spec.load(str(TINY / "target"), str(TINY / "draft"))
+    table: Any = importlib.import_module("tinylm").rope_tab
+    with torch.no_grad():
+        for passage, theta, step in ((one, 500.0, 1.0), (two, None, 0.25)):
+            front.cos, front.sin = table(config, 512, theta)
+            if step < 1:  # positions divided by four: those of a table four times as fine
+                width = torch.arange(0, config.hd, 2).float() / config.hd
+                angles = torch.outer(torch.arange(512).float() * step, config.theta**-width)
+                front.cos, front.sin = (torch.cat([f(angles)] * 2, -1) for f in (torch.cos, torch.sin))
+            fed = front.fc(aux_of_loop(passage.ids)[:-1])
+            following, positions = torch.tensor(passage.ids[1:]), torch.arange(len(passage.ids) - 1)
+            _, carry = spec.Spec(config, target, front).dlayer(following, fed, positions, [])
+            near(passage, hidden.CARRY, 0, carry)
+
+
+def a_layer_that_is_not_known_is_left_out_and_said() -> None:
+    bias = {"midlayer.self_attn.q_proj.bias": torch.zeros(128)}
+    with folder() as place:
+        for said, draft in (
+            ("model_type 'qwen2'", drafted(place, model_type="qwen2")),
+            ("num_hidden_layers 2", drafted(place, num_hidden_layers=2)),
+            ("hidden_act 'gelu'", drafted(place, hidden_act="gelu")),
+            ("partial_rotary_factor 0.5", drafted(place, partial_rotary_factor=0.5)),
+            ("kind 'dynamic'", drafted(place, rope_scaling={"rope_type": "dynamic", "factor": 2.0})),
+            ("several dimensions", drafted(place, rope_scaling={"mrope_section": [8, 12, 12]})),
+            ("no layers.0.mlp.up_proj.weight", drafted(place, left=("midlayer.mlp.up_proj.weight",))),
+            ("has self_attn.q_proj.bias in its layers", drafted(place, bias)),
+            ("makes it [256, 128]", drafted(place, {"midlayer.mlp.up_proj.weight": torch.zeros(99, 128)})),
+            ("has no norm.weight", drafted(place, left=("norm.weight",), norm_output=True)),
+        ):
+            told: list[str] = []
+            wanted = one_prompt(place, draft)
+            _, stored = reference_file.read(make.make(wanted, told.append))
+            assert told[0].startswith("without draft.carry: ") and said in told[0], told[0]
+            found = {track.place for track in stored[0].passage().tracks}
+            assert found == {hidden.FED, hidden.FC_OUT, hidden.EMBEDDING}
+
+
 def pieces_of_a_sequence_give_what_the_whole_gives() -> None:
-    before = run.CHUNK
-    run.CHUNK = 7  # pyright: ignore[reportAttributeAccessIssue]
+    before = run.CHUNK, draft_layer.CHUNK
+    run.CHUNK, draft_layer.CHUNK = 7, 11  # pyright: ignore[reportAttributeAccessIssue]
     try:
         _, pieces = made(WANTED)
     finally:
-        run.CHUNK = before  # pyright: ignore[reportAttributeAccessIssue]
+        run.CHUNK, draft_layer.CHUNK = before  # pyright: ignore[reportAttributeAccessIssue]
     for one, other in zip(whole()[1], pieces, strict=True):
         for track, wanted in zip(other.tracks, one.tracks, strict=True):
             np.testing.assert_allclose(track.rms, wanted.rms, rtol=1e-4)
@@ -127,7 +205,7 @@ def the_targets_own_continuation_is_the_references_and_ends_at_its_end() -> None
             assert len(one.tracks[0].rms) == len(one.ids)
         target = run.Target(TINY / "target", "cpu", "float32")
         target.model.generation_config.eos_token_id = [given[0]["ref"][3]]
-        assert target.walk(given[0]["prompt"], [2], 12, lambda _: None) == [
+        assert target.walk(given[0]["prompt"], [2], 12, unused) == [
             *given[0]["prompt"],
             *given[0]["ref"][:4],
         ]
@@ -283,6 +361,9 @@ def what_cannot_run_is_refused() -> None:
 CHECKS = [
     aux_states_are_those_of_the_reference_loop,
     fc_and_embeddings_are_those_of_the_checkpoints,
+    the_drafts_layer_leaves_what_the_reference_loop_says,
+    rope_is_that_of_the_drafts_configuration,
+    a_layer_that_is_not_known_is_left_out_and_said,
     pieces_of_a_sequence_give_what_the_whole_gives,
     the_targets_own_continuation_is_the_references_and_ends_at_its_end,
     texts_are_tokenised_by_the_targets_tokenizer,

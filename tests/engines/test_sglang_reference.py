@@ -62,15 +62,31 @@ def compared(told: Told, number: int, reference: tuple[Facts, list[Passage]]) ->
     return [conclude(one) for one in pairs]
 
 
+def check_carry(told: Told, number: int, reference: tuple[Facts, list[Passage]], one: SlotComparison) -> None:
+    """Check that the state that each draft extend left was compared, after prefills and after verifies."""
+    rows = [
+        row
+        for row in told.requests[f"ref-{number}"].hidden
+        if row.place == hidden.CARRY and row.draft_step == 0
+    ]
+    assert {row.after for row in rows} == {"prefill", "verify"}
+    # All but those at the end, whose next token the reference does not have.
+    at = {row.position for row in rows if row.position < len(reference[1][number].ids) - 2}
+    assert at <= set(one.positions), (number, at - set(one.positions))
+    assert len(at) > 2
+
+
 def check(told: Told, reference: tuple[Facts, list[Passage]]) -> None:
     for number, passage in enumerate(reference[1]):
         found = {(one.place, one.slot): one for one in compared(told, number, reference)}
-        assert found.keys() >= set(PLACES)
+        assert found.keys() >= {*PLACES, (hidden.CARRY, 0)}
+        check_carry(told, number, reference, found[hidden.CARRY, 0])
         for key, one in found.items():
             cached = int(told.requests[f"ref-{number}"].attributes["spec_decode.request.cached_tokens"])
             assert one.estimate is not None, key
             # All but the last token, which the target never ran on, and those of a cached prefix. In a tree
             # the captured rows of a prefill are the fed ones, and told as such.
+            # The carry is one a draft extend.
             least = len(passage.ids) - 2 - cached if key in PLACES else 1
             assert one.estimate.tokens >= least, (number, key)
             assert one.estimate.relative_error < 0.02, (number, key, one.estimate)

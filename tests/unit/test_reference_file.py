@@ -17,7 +17,14 @@ from storekit.references import FACTS, passage, states
 
 DRAFT = Model("draft", "LlamaForCausalLMEagle3", 128, 1, 1024, {"model.safetensors": "cd" * 32})
 PASSAGES = (
-    passage({hidden.FED: states(), hidden.FC_OUT: states(slots=1, seed=1)}, name="first"),
+    passage(
+        {
+            hidden.FED: states(),
+            hidden.FC_OUT: states(slots=1, seed=1),
+            hidden.CARRY: states(tokens=59, slots=1, seed=2),
+        },
+        name="first",
+    ),
     passage(states(tokens=7), ids=range(7), prompt_tokens=7, name="zweite \u2603"),
 )
 FILE = references.file(*PASSAGES, facts=replace(FACTS, draft=DRAFT))

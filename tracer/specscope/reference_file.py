@@ -24,7 +24,7 @@ from specscope.hidden import PLACES, PROJECTIONS
 FORMAT: Final = "specscope-reference"
 VERSION: Final = 1
 MAX_TOKENS: Final = 32_768
-"""Tokens of one sequence: its numbers in five tracks take 8 MiB."""
+"""Tokens of one sequence: its numbers in six tracks take 10 MiB."""
 MAX_SEQUENCES: Final = 4096
 MAX_TRACKS: Final = 64
 MAX_TEXTS: Final = 1000

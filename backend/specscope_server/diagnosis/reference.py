@@ -27,6 +27,8 @@ EQUAL: Final = 0.1
 in bfloat16 against one in float32 0.006, the layer beside the right one 0.3."""
 _MOST_LEVEL: Final = 128 * hidden.PER_OCTAVE
 """Level of the largest float32; :data:`hidden.NO_LEVEL` is that of the smallest."""
+AHEAD: Final = (hidden.EMBEDDING, hidden.CARRY)
+"""Places whose rows at a position depend on the token behind it."""
 SHIFTS: Final = (-1, 1)
 """Offsets of position that are tried: rows of the token before (stale), or of the one behind."""
 MAX_SERIES: Final = 4096
@@ -128,7 +130,8 @@ def compare(
 
     ``ids`` are those of the request (:func:`known_ids`), ``same_as`` is the file's. Compared are positions
     up to which both have the same tokens: a state at position p depends on the tokens up to p, the
-    embedding there on the token p + 1. Places are in the order in which they come.
+    embedding there and what the draft makes of both on the token p + 1. Places are in the order in which
+    they come.
     """
     shared = common_prefix(ids, passage.ids)
     tracks: dict[str, dict[int, Track]] = {}
@@ -142,7 +145,7 @@ def compare(
     for (place, slot), taken in sorted(found.items(), key=lambda item: _order(*item[0])):
         slots = tracks.get(same_as.get(place, place), {})
         if slots and taken.rms:
-            known = shared - 1 if place == hidden.EMBEDDING else shared
+            known = shared - 1 if place in AHEAD else shared
             pairs.append(_pairs(place, slot, taken, slots, known))
     return pairs
 

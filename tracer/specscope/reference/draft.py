@@ -1,4 +1,4 @@
-"""What an EAGLE-3 draft makes of aux hidden states and tokens before its own layers: fc and embeddings.
+"""What an EAGLE-3 draft makes of aux hidden states and tokens before its own layer: fc and embeddings.
 
 From the tensors of its checkpoint alone, as ``LlamaModel.forward`` of SGLang 0.5.23's
 ``models/llama_eagle3.py`` computes them: input_norm over the whole width, fc_norm slot by slot, then fc.
@@ -31,6 +31,7 @@ class Draft:
             Problem: the draft is of a kind, or has something, that is not known here.
         """
         self._torch = torch = library("torch")
+        self.device, self.dtype = device, dtype
         self.config = config = configuration(folder)
         named = architecture(config)
         if named not in KNOWN:
@@ -100,10 +101,7 @@ class Draft:
         return self.embeddings[ids]
 
     def _normed(self, rows: Any, weight: Any) -> Any:
-        """Return RMSNorm as the engine computes it: in float32, then rounded."""
-        values = rows.float()
-        scale = self._torch.rsqrt(values.pow(2).mean(-1, keepdim=True) + self.config["rms_norm_eps"])
-        return (values * scale * weight.float()).to(rows.dtype)
+        return normed(rows, weight, self.config["rms_norm_eps"])
 
     def _tensor(self, name: str) -> Any:
         found = self._tensors.get(name)
@@ -129,6 +127,13 @@ class Draft:
                     f"{self.folder}: the checkpoint has {name}, and its configuration does not say that "
                     "it is used: an engine may leave it out. Correct config.json, or leave --draft out"
                 )
+
+
+def normed(rows: Any, weight: Any, eps: float) -> Any:
+    """Return RMSNorm as the engine computes it: in float32, then rounded."""
+    values = rows.float()
+    scale = (values.pow(2).mean(-1, keepdim=True) + eps).rsqrt()
+    return (values * scale * weight.float()).to(rows.dtype)
 
 
 def _front(folder: Path) -> dict[str, Any]:

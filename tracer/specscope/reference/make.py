@@ -12,6 +12,7 @@ import numpy as np
 from specscope import hidden, tensorstats
 from specscope.reference import Problem, checkpoint, prompts
 from specscope.reference.draft import Draft
+from specscope.reference.draft_layer import DraftLayer
 from specscope.reference.libraries import library
 from specscope.reference.prompts import Prompt
 from specscope.reference.run import Target
@@ -53,10 +54,11 @@ def make(wanted: Wanted, say: Say) -> Iterator[str]:
     if wanted.draft is not None and draft_config is not None:
         draft_facts = checkpoint.model(wanted.draft, draft_config)
     target = Target(wanted.target, wanted.device, wanted.dtype)
-    draft = None
+    draft, layer = None, None
     if wanted.draft is not None:
         draft = Draft(wanted.draft, wanted.device, wanted.dtype, target.embeddings)
         _fitting(draft, target_facts.hidden_size, layers)
+        layer = _layer(draft, say)
     ready = prompts.tokenised(given, _tokenizer(wanted.target) if _texts(given) else _no_text)
     prompts.check(ready, target_facts.vocab_size, wanted.more)
     same_as = {hidden.AUX_CAPTURE: hidden.FED}
@@ -72,7 +74,8 @@ def make(wanted: Wanted, say: Say) -> Iterator[str]:
         seed=tensorstats.SEED,
         made_with={"specscope": __version__, **target.versions},
     )
-    yield from lines(facts, _passages(ready, target, draft, layers, wanted.more, say))
+    made = _Maker(target, draft, layer, layers)
+    yield from lines(facts, _passages(ready, made, wanted.more, say))
 
 
 def _fitting(draft: Draft, hidden_size: int, layers: Sequence[int]) -> None:
@@ -83,14 +86,30 @@ def _fitting(draft: Draft, hidden_size: int, layers: Sequence[int]) -> None:
         )
 
 
-def _passages(
-    given: Sequence[Prompt], target: Target, draft: Draft | None, layers: Sequence[int], more: int, say: Say
-) -> Iterator[Passage]:
+def _layer(draft: Draft, say: Say) -> DraftLayer | None:
+    """Return the draft's layer; of one that is not known here all else of the reference is made."""
+    try:
+        return DraftLayer(draft)
+    except Problem as problem:
+        say(f"without {hidden.CARRY}: the layer of {draft.folder} cannot be computed here: {problem}")
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """What every sequence is run through."""
+
+    target: Target
+    draft: Draft | None
+    layer: DraftLayer | None
+    layers: Sequence[int]
+
+
+def _passages(given: Sequence[Prompt], maker: _Maker, more: int, say: Say) -> Iterator[Passage]:
     for number, one in enumerate(given, start=1):
-        made = _Made(len(layers), draft)
-        ids = target.walk((*(one.ids or ()), *one.continuation), layers, more, made.take)
-        if draft is not None:
-            made.embeddings(ids, target)
+        made = _Made(maker)
+        ids = maker.target.walk((*(one.ids or ()), *one.continuation), maker.layers, more, made.take)
+        made.end(ids)
         say(f"{number} of {len(given)}: {one.name}, {len(ids)} tokens")
         yield Passage(one.name, tuple(ids), len(one.ids or ()), made.tracks())
 
@@ -98,31 +117,40 @@ def _passages(
 class _Made:
     """Numbers of one sequence, as they come."""
 
-    def __init__(self, slots: int, draft: Draft | None) -> None:
-        self._slots, self._draft = slots, draft
+    def __init__(self, maker: _Maker) -> None:
+        self._slots, self._draft, self._device = len(maker.layers), maker.draft, maker.target.device
+        self._states = None if maker.layer is None else maker.layer.states()
         self._parts: dict[str, list[Any]] = {}
 
-    def take(self, rows: Any) -> None:
-        """Take aux hidden states [rows, slots x H]."""
+    def take(self, rows: Any, ids: Sequence[int]) -> None:
+        """Take aux hidden states [rows, slots x H] and the tokens at their positions."""
         self._add(hidden.FED, rows, self._slots)
         if self._draft is not None:
             fed = self._draft.fc_in(rows)
             if self._draft.normed:
                 self._add(hidden.FC_IN, fed, self._slots)
-            self._add(hidden.FC_OUT, self._draft.fc_out(fed), 1)
+            out = self._draft.fc_out(fed)
+            self._add(hidden.FC_OUT, out, 1)
+            self._carry(self._draft, out, ids, last=False)
 
-    def embeddings(self, ids: Sequence[int], target: Target) -> None:
-        """Take the embeddings that a draft gets: at each position that of the next token."""
+    def end(self, ids: Sequence[int]) -> None:
+        """Take the whole sequence; a draft gets at each position the embedding of the next token."""
         torch: Any = library("torch")
         if self._draft is not None and len(ids) > 1:
-            following = torch.tensor(ids[1:], device=target.device)
+            following = torch.tensor(ids[1:], device=self._device)
             self._add(hidden.EMBEDDING, self._draft.embed(following), 1)
+            self._carry(self._draft, (), (), last=True)
+
+    def _carry(self, draft: Draft, fed: Any, ids: Sequence[int], *, last: bool) -> None:
+        states = None if self._states is None else self._states.take(draft, fed, ids, last=last)
+        if states is not None:
+            self._add(hidden.CARRY, states, 1)
 
     def tracks(self) -> tuple[Track, ...]:
         """Return everything, place by place and slot by slot."""
         tracks: list[Track] = []
-        for place, parts in self._parts.items():
-            found = np.concatenate(parts)
+        for place in sorted(self._parts, key=hidden.PLACES.index):
+            found = np.concatenate(self._parts[place])
             for slot in range(found.shape[1]):
                 mean, variance = (found[:, slot, i].astype(np.float64) for i in (0, 1))
                 rms = np.sqrt(mean**2 + variance)

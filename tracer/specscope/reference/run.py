@@ -18,8 +18,8 @@ CHUNK: Final = 512
 """Tokens of one forward: what is held at once are the states of so many, and not of a whole sequence."""
 DTYPES: Final = ("float32", "bfloat16", "float16")
 
-Take = Callable[[Any], None]
-"""Takes the states of the next positions, [rows, aux layers x H], on the device."""
+Take = Callable[[Any, Sequence[int]], None]
+"""Takes the states of the next positions, [rows, aux layers x H], on the device, and the tokens there."""
 
 
 class Target:
@@ -80,7 +80,7 @@ class Target:
                         f"{type(self.model).__name__} gave {len(states or ())} hidden states, and that at "
                         f"{max(layers)} is wanted: name others with --layers"
                     )
-                take(torch.cat([states[i][0] for i in layers], dim=-1))
+                take(torch.cat([states[i][0] for i in layers], dim=-1), chunk)
                 cache, done = out.past_key_values, done + len(chunk)
                 if done == len(known) and len(known) < len(ids) + more and known[-1] not in ends:
                     known.append(int(out.logits[0, -1].argmax()))
