@@ -77,7 +77,10 @@ def every_hook() -> None:
 def at_random() -> None:
     recorder: Any = importlib.import_module("specscope.recorder")
     recorder.HOOK_ERRORS = 10**9
-    names = "commit conclude confidence looks passes path requests sampling sanity weight_events"
+    names = (
+        "commit conclude confidence looks passes path requests sampling sanity telling verify_input"
+        " weight_events"
+    )
     shared = ("specscope.copies", "specscope.tensorstats", "specscope.tensorstats_host")
     for path in (*shared, *(ADAPTER + name for name in names.split())):
         module: Any = importlib.import_module(path)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from specscope import convention as c
-from specscope.contracts import PREFILL, VERIFY, Contract, contract
+from specscope.contracts import PREFILL, VERIFY, contract
 from specscope.copies import LOOKS, Copies
-from specscope.engines.sglang import commit, conclude, passes, sanity
+from specscope.engines.sglang import commit, conclude, passes, sanity, verify_input
 from specscope.engines.sglang.hooks import Guard
-from specscope.engines.sglang.loaded import WITHOUT_STEPS, Loaded
+from specscope.engines.sglang.loaded import Loaded
 from specscope.engines.sglang.looks import Looks
-from specscope.engines.sglang.passes import Counts, Drafted, Extend, Pass
+from specscope.engines.sglang.passes import Drafted, Extend, Pass
 from specscope.engines.sglang.requests import Requests, uids_of
 from specscope.engines.sglang.sampling import Sampling
-from specscope.records import DraftExtend, PrefillPass, VerifyBatch, VerifyStep
+from specscope.engines.sglang.telling import Telling
 
 if TYPE_CHECKING:
     from specscope.engines.sglang.graph_looks import Read
@@ -58,9 +57,6 @@ class Path:
         self._requests = requests
         self._now: Pass | None = None
         self._waiting: deque[Pass] = deque()
-        self._counting = passes.Counting()
-        self._shape = loaded.shape()
-        self._told_steps = self._num_steps()
         self._batch: tuple[list[Any], tuple[str, ...], tuple[int, ...]] = ([], (), ())
         self._padding = PADDING.get(loaded.algorithm)
         self._times = recorder.pass_times
@@ -70,6 +66,7 @@ class Path:
         self.sampling = Sampling(recorder, loaded, self.copies)
         self.looks = Looks(recorder, loaded, Copies(recorder.missed, LOOKS))
         self._look = self.looks.guard.run
+        self._telling = Telling(recorder, loaded, self.looks)
         self.weight_version = 0
         """Raised by whoever sees the engine take new weights."""
         self.sees_propose = False
@@ -122,17 +119,14 @@ class Path:
             one.aux_states = conclude.capture(one, self._loaded, seen=packing_seen)
         one.fc_ran = conclude.fc_runs(one, self._loaded, seen=_sound(self.fc))
         # Now, not at the commit: SGLang adapts its steps while it resolves the tokens of a result.
-        one.agreed = self._agreed()
+        one.agreed = self._telling.agreed()
         if one.kind == PREFILL:
-            counts = self._counts(one)
-            self._tell(PrefillPass(one.t_ns, one.step, one.uids, one.cached, counts.expected, counts.crossed))
-            self._tell_looks(one)
-            self._tell_extend(one, counts)
+            self._telling.prefill(one)
             return
         setattr(result, PASS, one)
         self._waiting.append(one)
         if len(self._waiting) > UNCOMMITTED:
-            self._give_up(self._waiting.popleft())
+            self._telling.give_up(self._waiting.popleft())
 
     # --- target: aux hidden states ----------------------------------------------------------------
 
@@ -324,30 +318,15 @@ class Path:
         if not is_verify or one is None:
             return None
         source = batch if forward_batch is None else forward_batch
-        info = source.spec_info
-        if getattr(getattr(info, "spec_input_type", None), "name", "") == "UNO_DRAFT":
-            # UNO drafts with the target itself (``uno_worker_v2.py``, ``_run_draft_block``).
+        if verify_input.drafts_itself(source):
             if PROPOSED not in one.crossed:
                 one.cross(PROPOSED)
             return None
-        tokens = getattr(info, "draft_token", None)
-        tokens = source.input_ids if tokens is None else tokens
-        rows = len(one.uids)
-        # DSPARK may verify rows of different lengths, packed (``dspark_verify.py``, ``_run_ragged``).
-        packed = getattr(info, "ragged_verify_layout", None) is not None
-        nodes: int = info.draft_token_num if packed else tokens.numel() // rows
-        links = getattr(info, "retrieve_next_token", None)
-        drafted = Drafted(
-            nodes=nodes,
-            # NGRAM's trees have no bound but their nodes (``ngram_info.py``, ``max_tree_depth``).
-            depth=min(getattr(info, "spec_steps", nodes - 1), nodes - 1),
-            chain=links is None or getattr(info, "tree_topk", 1) == 1,
-        )
-        if self._takes_drafts and not packed and nodes * rows == tokens.numel():
-            blocks = [tokens] if drafted.chain else [tokens, links, info.retrieve_next_sibling]
-            drafted.blocks = self.copies.start(blocks, [nodes] * len(blocks))
+        drafted, blocks = verify_input.read(source, len(one.uids))
+        if self._takes_drafts and blocks:
+            drafted.blocks = self.copies.start(blocks, [drafted.nodes] * len(blocks))
         drafted.began_ns = self._times.part_begins()
-        if nodes > 1 and not self.sees_propose and one.kind == VERIFY and PROPOSED not in one.crossed:
+        if drafted.nodes > 1 and not self.sees_propose and one.kind == VERIFY and PROPOSED not in one.crossed:
             one.cross(PROPOSED_SEEN)
         return drafted
 
@@ -409,7 +388,7 @@ class Path:
                 if result.num_correct_drafts_per_req_cpu is None:
                     # Set for every result of a speculating engine (``_resolve_spec_v2_tokens``): a version
                     # that keeps the counts elsewhere must not look like one that does not commit.
-                    self._give_up(one)
+                    self._telling.give_up(one)
                     raise LookupError("num_correct_drafts_per_req_cpu of the result is None")
                 one.cross(COMMITTED)
                 self._committed(one, token, batch, result)
@@ -417,31 +396,27 @@ class Path:
             self._requests.release()
 
     def _committed(self, one: Pass, token: Before, batch: Any, result: Any) -> None:
-        counts = self._counts(one)
+        counts = self._telling.counts(one)
         try:
             if one.drafted is None:
-                one.drafted = commit.unseen(result, self._steps())
+                one.drafted = commit.unseen(result, self._telling.steps())
             record = commit.verify_batch(one, counts, *token, batch, result, self._padding)
             sanity.check(record)
         except Exception:
-            self._give_up(one)
+            self._telling.give_up(one)
             raise
         ranks = self._recorder.ranks
         if ranks is not None and record.committed is not None:
             drafts = None if record.drafts is None else record.drafts[0]
             accepts = bytes(record.accepted) + record.committed[0]
             ranks.add(one.step, drafts, accepts, self.looks.compare(one))
-        self._tell(record)
-        self._tell_looks(one, record.accepted, record.before, record.over)
-        self._tell_extend(one, counts)
+        self._telling.committed(one, record, counts)
 
     def close(self) -> None:
         """Count what still waits for a commit that will not come."""
         while self._waiting:
-            self._give_up(self._waiting.popleft())
+            self._telling.give_up(self._waiting.popleft())
         self._look(self.looks.flush)
-
-    # --- records ------------------------------------------------------------------------------------
 
     def _enter(self, inside: str) -> str:
         one = self._now
@@ -449,52 +424,6 @@ class Path:
             return passes.IN_TARGET
         outer, one.inside = one.inside, inside
         return outer
-
-    def _num_steps(self) -> Any:
-        """Draft steps as they stand; the workers of DFLASH and DSPARK do not have the attribute."""
-        return getattr(self._loaded.worker, "speculative_num_steps", None)
-
-    def _agreed(self) -> Contract:
-        steps = self._num_steps()
-        if steps != self._told_steps:
-            self._told_steps, self._shape = steps, self._loaded.shape()
-        return contract(self._loaded.algorithm, self._shape)
-
-    def _counts(self, one: Pass) -> Counts:
-        return self._counting.of(one, one.agreed or self._agreed())
-
-    def _steps(self) -> int | None:
-        return None if self._loaded.algorithm in WITHOUT_STEPS else self._shape.steps
-
-    def _give_up(self, one: Pass) -> None:
-        one.looking = None
-        counts = self._counts(one)
-        self._tell(passes.given_up(one, counts))
-        self._tell_extend(one, counts)
-
-    def _tell_looks(
-        self,
-        one: Pass,
-        accepted: Sequence[int] = (),
-        before: Sequence[int] = (),
-        over: Sequence[bool] | None = None,
-    ) -> None:
-        if one.looking is not None:
-            after = "verify" if one.kind == VERIFY else "prefill"
-            graph = one.extend is not None and one.extend.graph
-            self._look(self.looks.tell, one, after, c.GRAPH if graph else c.EAGER, accepted, before, over)
-        elif self.looks.late:
-            # The next pass that is looked at may be far: a request should have its rows before it ends.
-            self._look(self.looks.flush)
-
-    def _tell_extend(self, one: Pass, counts: Counts) -> None:
-        if one.extend is not None:
-            self._tell(passes.extend_record(one, one.extend, self._loaded.fc_takes, counts))
-
-    def _tell(self, record: PrefillPass | VerifyBatch | VerifyStep | DraftExtend) -> None:
-        self._recorder.ledger.add(record.expected, record.crossed)
-        if self._loaded.emits:
-            self._recorder.emit(record)
 
 
 def _sound(guard: Guard | None) -> bool:
