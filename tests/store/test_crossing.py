@@ -23,10 +23,12 @@ THEIRS = Workspace("theirs", "birch", 9253)
 METHODS = sorted(name for name, what in vars(Reads).items() if inspect.isfunction(what) and name[0] != "_")
 OF_ALL = {
     "engine_uids": "the evaluator goes over all workspaces, and is told whose each engine is",
+    "heard": "likewise",
     "used_bytes": "one database is one file, and how large it may grow is said of all of it",
 }
 VALUES: dict[str, tuple[Any, ...]] = {
     "engine_uid": (MINE.engine, THEIRS.engine, None),
+    "engine_uids": (None, (MINE.engine, THEIRS.engine)),
     "uid": (UID, "health"),
     "reference_uid": (REFERENCE,),
     "number": (0,),
