@@ -46,7 +46,7 @@ def undone_later() -> Generator[Callable[[], None]]:
 
     def wraps(owner: Any, attribute: str, *more: Any) -> None:
         was = attribute in vars(owner)
-        before: Any = vars(owner)[attribute] if was else None
+        before: Any = owner.__dict__[attribute] if was else None
         wrap(owner, attribute, *more)
         if attribute in vars(owner) and vars(owner)[attribute] is not before:
             back = functools.partial(setattr, owner, attribute, before)

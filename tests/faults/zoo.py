@@ -27,6 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import again
 import at_load
 import faulty_draft
 import patching
@@ -202,12 +203,13 @@ def _engine(
     else:
         _lay(case, place)
     own = Path(faulty_draft.__file__)
-    if case.early:
-        control.write_text(f"{'patching' if case.kind == PATCH else 'faulty_draft'} {case.name}")
-        environment |= {
-            "PYTHONPATH": str(at_load.plant(place, [own, *patching.sources()])),
-            at_load.CONTROL: str(control),
-        }
+    if len(launch) > 1:
+        plugins = again.plant(place, [own, *patching.sources()])
+        environment |= {"PYTHONPATH": str(plugins), again.CONTROL: str(control)}
+    elif case.early:
+        control.write_text(f"{_module(case)} {case.name}")
+        plugins = at_load.plant(place, [own, *patching.sources()])
+        environment |= {"PYTHONPATH": str(plugins), at_load.CONTROL: str(control)}
     elif case.kind == PATCH:
         environment |= {"PYTHONPATH": str(patching.plant(place)), patching.CONTROL: str(control)}
     elif case.kind == OWN:
