@@ -72,6 +72,8 @@ class Engine:
     """More of its configuration than every engine has."""
     events: tuple[tuple[int, str, Mapping[str, Any]], ...] = ()
     """What it told after its start: seconds before now, event, more of its configuration."""
+    passes: Mapping[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
+    """Timed passes by ``kind|slice of the batch``: how many, and their mean time in ms."""
     long_steps: int = 0
     """Verify steps of its newest finished request, 0: as the others."""
 
@@ -182,6 +184,8 @@ def _beat(run: _Run, at: int) -> Heartbeat:
         export_failures=0,
         engine_thread_ns=1_200_000,
         speculation=engine.speculation,
+        passes={name: count for name, (count, _) in engine.passes.items()},
+        pass_ns={name: round(count * ms * 1e6) for name, (count, ms) in engine.passes.items()},
     )
 
 

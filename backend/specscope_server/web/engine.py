@@ -12,14 +12,16 @@ from specscope_frontend.charts import TimelinePoint, acceptance_timeline, per_po
 from specscope_frontend.charts.figure import Figure
 from specscope_frontend.charts.positions import conditional, unconditional
 
-from specscope_server.diagnosis import rank_divergence
+from specscope_server.diagnosis import rank_divergence, shapes
 from specscope_server.diagnosis.model import ExtendEvidence, RankEvidence
 from specscope_server.store.model import BoundaryState, EngineRow
 from specscope_server.store.port import Reads
-from specscope_server.web import engine_states, hidden_engine, stats, weights
+from specscope_server.web import engine_states, expected, hidden_engine, speedup, stats, weights
 from specscope_server.web.engine_states import FindingView, Judged
+from specscope_server.web.expected import Expected
 from specscope_server.web.hidden_engine import EngineHidden
 from specscope_server.web.overview import no_data
+from specscope_server.web.speedup import Speedup
 from specscope_server.web.stations import Station, gaps, stations
 from specscope_server.web.stats import Acceptance, Stat
 from specscope_server.web.weights import WeightsView
@@ -76,6 +78,10 @@ class EnginePage:
     points: tuple[TimelinePoint, ...]
     positions: Figure | None
     position_rows: tuple[PositionRow, ...]
+    shape: str
+    """The shape of the curve in words; empty where too few steps tell one."""
+    expected: Expected
+    speedup: Speedup
     config: tuple[ConfigGroup, ...]
     dropped: tuple[tuple[str, int], ...]
     hook_errors: tuple[tuple[str, int], ...]
@@ -131,6 +137,9 @@ def build(
         points=tuple(points),
         positions=per_position(row.positions) if row.positions else None,
         position_rows=_position_rows(row.positions),
+        shape=_shape(row.positions),
+        expected=expected.build(evidence, row.name),
+        speedup=speedup.build(evidence),
         config=tuple(config_groups({k: v for k, v in row.config.items() if k not in ELSEWHERE})),
         dropped=_sum(p.dropped for p in row.processes),
         hook_errors=_sum(p.hook_errors for p in row.processes),
@@ -186,6 +195,11 @@ def _recent(window: Sequence[BoundaryState]) -> dict[tuple[str, str], tuple[int,
 def _position_rows(positions: Sequence[tuple[int, int]]) -> tuple[PositionRow, ...]:
     rates = zip(positions, unconditional(positions), conditional(positions), strict=True)
     return tuple(PositionRow(i + 1, p[0], p[1], u, k) for i, (p, u, k) in enumerate(rates))
+
+
+def _shape(positions: Sequence[tuple[int, int]]) -> str:
+    found = shapes.shape(positions)
+    return "" if found.word == shapes.UNKNOWN else found.words
 
 
 def _sum(counters: Iterator[Mapping[str, int]]) -> tuple[tuple[str, int], ...]:

@@ -33,6 +33,7 @@ ZERO_FORMULA = "verify steps that accepted nothing ÷ verify steps that drafted"
 YIELD_FORMULA = "accepted ÷ drafted nodes"
 DEPTH_FORMULA = "drafted positions ÷ verify steps"
 POSITION_FORMULA = "steps that accepted position d ÷ steps that drafted position d"
+SPEEDUP_FORMULA = "acceptance length × time of a plain decode pass ÷ time of a speculative pass"
 CONDITIONAL_FORMULA = "steps that accepted position d ÷ steps that accepted position d − 1"
 
 FORMULAS = {
@@ -43,6 +44,7 @@ FORMULAS = {
     "depth": DEPTH_FORMULA,
     "position": POSITION_FORMULA,
     "conditional": CONDITIONAL_FORMULA,
+    "speedup": SPEEDUP_FORMULA,
 }
 """Formulas by short name, for the templates."""
 
