@@ -12,11 +12,14 @@ database for the others; every chunk is made for its engine, so that no two are 
 from __future__ import annotations
 
 import random
+import struct
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import zstandard
 from specscope import convention as c
 from specscope import hidden
 from specscope.chunks import ExtendRow, StepRow, pack_extends, pack_steps
@@ -54,6 +57,8 @@ DEPTH: Final = 3
 STEPS_A_ROUND: Final = RUNNING * ROUND_S * 1000 // STEP_MS
 SECOND: Final = 1_000_000_000
 _LAYERS: Final = 3
+_PACKED: Final = 50
+"""Chunks of each place in a request whose numbers are drawn; all others are these under other step numbers."""
 _BOUNDARIES: Final = (
     *((c.AUX_CAPTURE, ""), (c.DRAFT_EXTEND, c.TARGET_FED), (c.DRAFT_FC, c.TARGET_FED)),
     *((c.DRAFT_FORWARD, c.TARGET_FED), (c.DRAFT_FORWARD, c.SELF_FED), (c.DRAFT_PROPOSE, "")),
@@ -142,6 +147,8 @@ class Fleet:
         self._began = self.now_ns - (HISTORY_MINUTES * 60 + WINDOW_S) * SECOND
         self.engines = [Engine(number) for number in range(engines)]
         self._dice = random.Random(engines)
+        places = REQUEST_STEPS // CHUNK
+        self._packed = [[self._pack(place * CHUNK) for _ in range(_PACKED)] for place in range(places)]
 
     @property
     def now(self) -> datetime:
@@ -312,21 +319,26 @@ class Fleet:
         for index in range(count):
             engine.chunks += 1
             end = self.now_ns - (count - 1 - index) * CHUNK * STEP_MS * 1_000_000 // RUNNING
-            first = engine.chunks % (REQUEST_STEPS // CHUNK) * CHUNK
-            steps = [self._step(engine.chunks * CHUNK + place, end, first + place) for place in range(CHUNK)]
-            extends = [self._extend(step) for step in steps]
+            place = engine.chunks % (REQUEST_STEPS // CHUNK)
+            steps, extends = self._dice.choice(self._packed[place])
+            number = (engine.number << 32) + engine.chunks * CHUNK
             found.append(
                 Chunk(
                     uid=_request_uid(request if count < CHUNKS else request - index % 8 * 4),
                     seq=engine.chunks,
-                    first_step=first,
+                    first_step=place * CHUNK,
                     start_ns=end - CHUNK * STEP_MS * 1_000_000,
                     end_ns=end,
-                    steps=pack_steps(steps, tokens=False),
-                    extends=pack_extends(extends),
+                    steps=_numbered(steps, number),
+                    extends=_numbered(extends, number),
                 )
             )
         return tuple(found)
+
+    def _pack(self, first: int) -> tuple[bytes, bytes]:
+        """Steps of a chunk from the ``first`` of its request on, and the draft extends after them."""
+        steps = [self._step(place, self.now_ns, first + place) for place in range(CHUNK)]
+        return pack_steps(steps, tokens=False), pack_extends([self._extend(step) for step in steps])
 
     def _step(self, number: int, end: int, index: int) -> StepRow:
         accepted = self._accepted()
@@ -406,6 +418,18 @@ class Fleet:
 
 def _request_uid(number: int) -> str:
     return f"{max(number, 0):032x}"
+
+
+def _numbered(blob: bytes, step: int) -> bytes:
+    """The same chunk from another engine step on: packed anew, since its bytes are another chunk's."""
+    header = struct.Struct("<4sBBHII")
+    magic, version, codec, zero, length, _ = header.unpack_from(blob)
+    body = bytearray(zstandard.ZstdDecompressor().decompress(blob[header.size :], length))
+    # Label, kind, flags and length of the column, then the first value of its differences.
+    at = body.index(b"\x04step") + 11
+    body[at : at + 8] = step.to_bytes(8, "little")
+    told = header.pack(magic, version, codec, zero, length, zlib.crc32(body))
+    return told + zstandard.ZstdCompressor(level=3).compress(bytes(body))
 
 
 def _copy(connection: Connection, template: Engine, engine: Engine) -> None:

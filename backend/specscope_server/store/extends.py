@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
+from collections.abc import Mapping
 
 from specscope import chunks
 from specscope.columns import CodecError
@@ -12,12 +12,11 @@ from sqlalchemy import Connection, bindparam, func, select
 from specscope_server.diagnosis.model import ExtendEvidence
 from specscope_server.store import schema
 from specscope_server.store.prepared import Prepared
+from specscope_server.store.remembered import Remembered
 
 log = logging.getLogger(__name__)
 MAX_CHUNKS = 60
 """Enough for the widths of every boundary; each engine is judged every two seconds."""
-MAX_KNOWN = 4096
-"""Chunks that are remembered, opened: most that an engine is judged by are those of the time before."""
 _T = schema.step_chunk.c
 _NEWEST = Prepared(
     select(_T.uid, _T.process_uid, _T.seq, _T.extends)
@@ -37,7 +36,7 @@ def extends(connection: Connection, engine_uid: str, start_ns: int) -> tuple[Ext
     passes: dict[_Group, dict[str, dict[int, int]]] = {}
     for chunk in _NEWEST.rows(connection, {"engine": engine_uid, "start": start_ns}):
         try:
-            told = _passes_of(chunk.extends)
+            told = _KNOWN.of(chunk.extends)
         except CodecError as error:
             log.warning("request %s: extends of chunk %d cannot be read: %s", chunk.uid, chunk.seq, error)
             continue
@@ -56,9 +55,8 @@ def extends(connection: Connection, engine_uid: str, start_ns: int) -> tuple[Ext
     )
 
 
-@lru_cache(MAX_KNOWN)
-def _passes_of(blob: bytes) -> dict[_Group, dict[int, int]]:
-    """Return the passes of a chunk: runs of fc by step. Nobody may change what it returns."""
+def _passes_of(blob: bytes) -> Mapping[_Group, dict[int, int]]:
+    """Return the passes of a chunk: runs of fc by step."""
     found: dict[_Group, dict[int, int]] = {}
     for row in chunks.unpack_extend_widths(blob):
         group = (
@@ -75,3 +73,6 @@ def _passes_of(blob: bytes) -> dict[_Group, dict[int, int]]:
 def _or_less(value: int | None) -> int:
     """Return a number that sorts an absent value first."""
     return -1 if value is None else value
+
+
+_KNOWN = Remembered(_passes_of, dict, dict)

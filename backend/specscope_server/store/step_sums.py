@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Final
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, Final
 
 from specscope import chunks
 from specscope.chunks import StepRow
-from specscope.rollup import Counts, power_slice
+from specscope.rollup import COUNT_FIELDS, Counts, power_slice
 
 from specscope_server.diagnosis.step_evidence import AFTER, LENGTH, SINCE_PREFILL
+from specscope_server.store.remembered import Remembered
 
-MAX_KNOWN: Final = 4096
-"""Chunks whose sums are remembered: each engine is judged every two seconds, mostly by the same ones."""
 _UNKNOWN: Final = -1
 
 
@@ -35,9 +34,9 @@ class IdSums:
     repeats_of: int = 0
     recorded: int = 0
     """Steps whose ids themselves were recorded."""
-    ids: Counter[int] = field(default_factory=Counter[int])
     outside: int = 0
     outside_of: int = 0
+    ids: Counter[int] = field(default_factory=Counter[int])
 
 
 @dataclass(slots=True)
@@ -87,16 +86,19 @@ def counts_of(row: StepRow) -> Counts:
     )
 
 
-@lru_cache(MAX_KNOWN)
 def sums_of(blob: bytes, first_step: int) -> StepSums:
     """Return the sums over a chunk whose first step is the ``first_step``-th of its request.
 
-    Nobody may change what it returns. A step that ran after the request had ended counts nowhere.
+    A step that ran after the request had ended counts nowhere.
 
     Raises:
         CodecError: the chunk cannot be read.
     """
-    return add_up(chunks.unpack_steps(blob), first_step)
+    return _KNOWN.of(first_step.to_bytes(8, "little", signed=True) + blob)
+
+
+def _opened(told: bytes) -> StepSums:
+    return add_up(chunks.unpack_steps(told[8:]), int.from_bytes(told[:8], "little", signed=True))
 
 
 def add_up(rows: Sequence[StepRow], first_step: int) -> StepSums:
@@ -167,3 +169,56 @@ def _places(places: dict[int, PlaceSums], row: StepRow) -> None:
         if row.accepted >= position:
             place.drafted += 1
             place.accepted += row.accepted > position
+
+
+_counts = attrgetter(*COUNT_FIELDS)
+_of_ids = attrgetter(*(one.name for one in fields(IdSums) if one.name != "ids"))
+_of_place = attrgetter(*(one.name for one in fields(PlaceSums)))
+
+
+def _packed(sums: StepSums) -> tuple[Any, ...]:
+    """Return sums as plain data."""
+    return (
+        _counts(sums.counts),
+        [
+            (dimension, value, _counts(one))
+            for dimension, all_ in sums.slices.items()
+            for value, one in all_.items()
+        ],
+        [(version, _counts(one)) for version, one in sums.versions.items()],
+        dict(sums.undrafted),
+        _of_ids(sums.ids),
+        dict(sums.ids.ids),
+        dict(sums.hits),
+        dict(sums.hits_of),
+        [(position, _of_place(one)) for position, one in sums.places.items()],
+        sums.refused,
+    )
+
+
+def _unpacked(plain: tuple[Any, ...]) -> StepSums:
+    """Return the sums of :func:`_packed`."""
+    counts, slices, versions, undrafted, of_ids, ids, hits, hits_of, places, refused = plain
+    by_dimension: dict[str, dict[str, Counts]] = {}
+    for dimension, value, one in slices:
+        by_dimension.setdefault(dimension, {})[value] = Counts(*one)
+    return StepSums(
+        Counts(*counts),
+        by_dimension,
+        {version: Counts(*one) for version, one in versions},
+        _counter(undrafted),
+        IdSums(*of_ids, ids=_counter(ids)),
+        _counter(hits),
+        _counter(hits_of),
+        {position: PlaceSums(*one) for position, one in places},
+        refused,
+    )
+
+
+def _counter(counted: dict[Any, int]) -> Counter[Any]:
+    made: Counter[Any] = Counter()
+    dict[Any, int].update(made, counted)  # a counter's own update goes one by one
+    return made
+
+
+_KNOWN: Final = Remembered(_opened, _packed, _unpacked)
