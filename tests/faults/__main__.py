@@ -26,7 +26,7 @@ from pathlib import Path
 from cases import KINDS, Case, cases
 from matrix import matrix
 from rejudge import rejudged
-from zoo import PAIRS, Judgement, launches, run, store_of
+from zoo import PAIRS, Judgement, launches, reference_of, run, store_of
 
 OUT = Path(__file__).parents[2] / "build" / "faults"
 
@@ -88,7 +88,8 @@ def serve(names: Sequence[str], pair: str, seeds: range) -> list[Judgement]:
 def again(names: Sequence[str], pair: str) -> list[Judgement]:
     """Judge the store that was kept of a launch by the rules of today; nothing where none was."""
     file = store_of(OUT, pair, _named(names))
-    found = list(rejudged(file)) if file.with_suffix(".jsonl").is_file() else []
+    reference = reference_of(OUT, pair)
+    found = list(rejudged(file, reference)) if file.with_suffix(".jsonl").is_file() else []
     wanted = [one for one in found if one.case in names]
     for one in wanted:
         print(shown(one), flush=True)

@@ -44,11 +44,28 @@ class ReferenceFileError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Weight:
+    """What a tensor of a draft holds, as an engine would hold it: ``source`` are names of the checkpoint.
+
+    Several sources are one tensor of the engine, one below the other. ``hash`` is as in
+    :attr:`Model.norms`; ``mean``, ``std`` and ``max_abs`` are :class:`specscope.weight_values.Values`'.
+    """
+
+    source: tuple[str, ...]
+    shape: tuple[int, ...]
+    hash: str
+    mean: float
+    std: float
+    max_abs: float
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """A checkpoint: the name of its folder, what its configuration states, SHA-256 of its tensor files.
 
     ``norms`` are hashes of its norms' weights by name, as :func:`specscope.weight_values.values` makes them,
     in each type of :data:`NORM_TYPES`: an engine tells such hashes of the weights that it holds.
+    ``weights`` are those of a draft, all of them; empty for a target.
     """
 
     name: str
@@ -58,6 +75,7 @@ class Model:
     vocab_size: int
     files: Mapping[str, str]
     norms: Mapping[str, str] = field(default_factory=dict[str, str])
+    weights: tuple[Weight, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +324,33 @@ def _model(value: Mapping[str, Any]) -> Model:
         vocab_size=_number(value, "vocab_size", MAX_ID),
         files=_texts(value, "files"),
         norms=_texts(value, "norms"),
+        weights=_weights(value.get("weights") or []),
     )
+
+
+def _weights(value: object) -> tuple[Weight, ...]:
+    """Return the weights of a draft; files of before they were told have none."""
+    if not isinstance(value, list) or len(cast("list[object]", value)) > MAX_TEXTS:
+        raise ReferenceFileError(f"'weights' is no list of at most {MAX_TEXTS} objects")
+    return tuple(_weight(one) for one in cast("list[object]", value))
+
+
+def _weight(value: object) -> Weight:
+    if not isinstance(value, dict):
+        raise ReferenceFileError("'weights' has something that is no object")
+    told = cast("dict[str, Any]", value)
+    source, shape = _typed(told, "source", list), _typed(told, "shape", list)
+    if not 0 < len(source) <= MAX_TRACKS or not all(
+        isinstance(name, str) and len(name) <= 200 and is_text(name) for name in source
+    ):
+        raise ReferenceFileError("the 'source' of a weight is no list of names")
+    if len(shape) > 8 or not all(type(size) is int and size >= 0 for size in shape):
+        raise ReferenceFileError("the 'shape' of a weight is no list of sizes")
+    numbers = [told.get(name) for name in ("mean", "std", "max_abs")]
+    if not all(isinstance(one, int | float) and np.isfinite(one) for one in numbers):
+        raise ReferenceFileError("'mean', 'std' and 'max_abs' of a weight are no finite numbers")
+    mean, std, largest = (float(cast("float", one)) for one in numbers)
+    return Weight(tuple(source), tuple(shape), _text(told, "hash")[:200], mean, std, largest)
 
 
 def _stored(value: Mapping[str, Any]) -> tuple[Stored, int]:

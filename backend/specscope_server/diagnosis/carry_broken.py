@@ -18,7 +18,7 @@ from typing import Final
 from specscope import convention as c
 from specscope import hidden
 
-from specscope_server.diagnosis import deviation, facts, sprt, statistics, zero_acceptance
+from specscope_server.diagnosis import deviation, facts, inventory, sprt, statistics, zero_acceptance
 from specscope_server.diagnosis.hidden_evidence import HiddenEvidence
 from specscope_server.diagnosis.model import (
     CERTAIN,
@@ -333,7 +333,8 @@ def _norms(evidence: Evidence) -> Finding | None:
         for odd in facts.entries(draft, "oddities")
         if odd.get("kind") == "norm near zero"
     ]
-    if not built and not zero:
+    extra = inventory.extra_norms(evidence)
+    if not built and not zero and not extra:
         return None
     place = f"{facts.link(evidence)}#weights"
     numbers = tuple(
@@ -342,9 +343,11 @@ def _norms(evidence: Evidence) -> Finding | None:
         Number(f"{line.get('field')} of the draft as built", str(line.get("draft")),
                str(line.get("checkpoint")), "", place)
         for line in built
-    )  # fmt: skip
+    ) + tuple(odd.number(evidence) for odd in extra)  # fmt: skip
     what = (
-        f"{len(zero)} norms of the draft have weights near 0, as where they are stored as w - 1 and read as w"
+        f"the engine norms them where the checkpoint has no norm ({', '.join(odd.name for odd in extra)})"
+        if extra
+        else f"{len(zero)} norms of the draft have weights near 0, as where w - 1 is stored and read as w"
         if zero
         else "the engine built the draft's norms otherwise than its checkpoint states"
     )

@@ -59,6 +59,21 @@ def tensors(evidence: Evidence) -> tuple[Mapping[str, Any], ...]:
     return tuple(tensor for draft in drafts for tensor in facts.entries(draft, "tensors"))
 
 
+def extra_norms(evidence: Evidence) -> tuple[Odd, ...]:
+    """Return norms that the engine has made and the checkpoint has no weight for, under any name.
+
+    Weights of ones: nothing was lost, but the draft's states are normed where its training did not norm them.
+    None where the loader dropped names of norms, which may be theirs.
+    """
+    if any("norm" in odd.name for odd in oddities(evidence, "unused")):
+        return ()
+    return tuple(
+        odd
+        for odd in oddities(evidence, "missing")
+        if "norm" in odd.name and number(odd.tensor.get("mean")) == 1 and number(odd.tensor.get("std")) == 0
+    )
+
+
 def not_observed(evidence: Evidence) -> str:
     """Say why the draft's load is not known; empty: it was watched."""
     drafts = facts.entries(evidence.config, "weights", "drafts")

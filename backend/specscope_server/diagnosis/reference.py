@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from specscope.hidden import HiddenRow
 from specscope.reference_file import Passage, Track
 
 from specscope_server.diagnosis import relative_error
-from specscope_server.diagnosis.engine_evidence import ReferenceEvidence
+from specscope_server.diagnosis.engine_evidence import ReferenceEvidence, ReferenceWeight
 from specscope_server.diagnosis.relative_error import NOTHING, Array, Estimate, Sums
 
 EQUAL: Final = 0.1
@@ -174,6 +174,25 @@ def conclude(pairs: Pairs) -> SlotComparison:
 def as_evidence(compared: Iterable[SlotComparison], reference_uid: str) -> tuple[ReferenceEvidence, ...]:
     """Return what the rules see of a comparison; a slot that the reference does not have is left out."""
     return tuple(_seen(one, told, reference_uid) for one in compared if (told := one.estimate) is not None)
+
+
+def reference_weights(facts: Mapping[str, Any]) -> tuple[ReferenceWeight, ...]:
+    """Return what the draft of a reference holds, of its :class:`specscope.reference_file.Facts` as JSON.
+
+    They were checked when the file was taken; none where it was made without a draft.
+    """
+    draft = cast("Mapping[str, Any]", facts.get("draft") or {})
+    return tuple(
+        ReferenceWeight(
+            source=tuple(one["source"]),
+            shape=tuple(one["shape"]),
+            hashes=tuple(one["hash"].split()),
+            mean=one["mean"],
+            std=one["std"],
+            max_abs=one["max_abs"],
+        )
+        for one in cast("Sequence[Mapping[str, Any]]", draft.get("weights") or ())
+    )
 
 
 def _seen(one: SlotComparison, told: Estimate, reference_uid: str) -> ReferenceEvidence:

@@ -16,6 +16,7 @@ from specscope_server.diagnosis import (
     collapse,
     context_decay,
     detail,
+    draft_differs,
     draft_kv_stale,
     draft_silent,
     drift,
@@ -53,6 +54,8 @@ RULES: Final = (
     Rule(weights_not_finite.KIND, weights_not_finite.judge, c.DETAIL_STEPS),
     Rule(weights_missing.KIND, weights_missing.judge),
     Rule(fc_bypassed.KIND, fc_bypassed.judge),
+    # What a conversion did to the weights, before what they make of states.
+    Rule(draft_differs.KIND, draft_differs.judge),
     # Before wrong layers, which it looks like: it asks for a target that carries a state, they for nothing.
     Rule(recurrent_state.KIND, recurrent_state.judge, c.DETAIL_FULL),
     Rule(aux_layers.KIND, aux_layers.judge, c.DETAIL_FULL),

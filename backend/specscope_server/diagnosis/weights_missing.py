@@ -44,7 +44,11 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
     if any(one.kind == "weights_not_finite" for one in found):
         return CLEAR  # it tells of the same tensors, and more
     decided = inventory.decision(evidence)
-    absent = [odd for odd in inventory.oddities(evidence, "missing", "partly loaded") if _matters(odd)]
+    absent = [
+        odd
+        for odd in inventory.oddities(evidence, "missing", "partly loaded")
+        if _matters(odd) and odd not in inventory.extra_norms(evidence)
+    ]
     zero = [odd for odd in inventory.oddities(evidence, "all zero") if odd.level == inventory.CHECK]
     names = list({odd.name: odd for odd in (*absent, *zero)}.values())
     if names:

@@ -16,7 +16,7 @@ from specscope.reference.draft_layer import DraftLayer
 from specscope.reference.libraries import library
 from specscope.reference.prompts import Prompt
 from specscope.reference.run import Target
-from specscope.reference.tensors import norms
+from specscope.reference.tensors import norms, weights
 from specscope.reference_file import Facts, Passage, Track, lines
 from specscope.version import __version__
 
@@ -52,7 +52,7 @@ def make(wanted: Wanted, say: Say) -> Iterator[str]:
     layers = checkpoint.aux_layers(wanted.layers, target_facts.layers, draft_config)
     draft_facts = None
     if wanted.draft is not None and draft_config is not None:
-        draft_facts = checkpoint.model(wanted.draft, draft_config)
+        draft_facts = replace(checkpoint.model(wanted.draft, draft_config), weights=weights(wanted.draft))
     target = Target(wanted.target, wanted.device, wanted.dtype)
     draft, layer = None, None
     if wanted.draft is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from specscope.reference import Problem
 from specscope.reference.libraries import library
-from specscope.reference_file import MAX_TEXTS, NORM_TYPES
+from specscope.reference_file import MAX_TEXTS, NORM_TYPES, Weight
 from specscope.weight_values import values
 
 
@@ -41,3 +41,39 @@ def norms(folder: Path) -> dict[str, str]:
         if tensor.dim() == 1 and tensor.is_floating_point() and len(found) < MAX_TEXTS:
             found[name] = " ".join(values(tensor.to(getattr(torch, kind))).hash for kind in NORM_TYPES)
     return found
+
+
+FUSED = {
+    "self_attn.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
+}
+"""Tensors that SGLang and vLLM lay one below the other, in this order."""
+
+
+def weights(folder: Path) -> tuple[Weight, ...]:
+    """Return what every tensor of numbers of a draft's checkpoint holds, fused ones as an engine has them.
+
+    One that holds a value that is not finite is left out.
+
+    Raises:
+        Problem: a file is damaged or cut off.
+    """
+    torch = library("torch")
+    floats = {name: one for name, one in tensors(folder, lambda _: True) if one.is_floating_point()}
+    groups: dict[tuple[str, ...], Any] = {}
+    for name in list(floats):
+        for parts in FUSED.values():
+            if parts[0] in name:
+                names = tuple(name.replace(parts[0], part) for part in parts)
+                if all(one in floats for one in names):
+                    groups[names] = torch.cat([floats.pop(one) for one in names])
+    groups |= {(name,): one for name, one in floats.items()}
+    found: list[Weight] = []
+    for source, tensor in groups.items():
+        told = values(tensor.float())
+        if told.mean is None or told.std is None or told.max_abs is None or told.nonfinite:
+            continue
+        hashes = " ".join(values(tensor.to(getattr(torch, kind))).hash for kind in NORM_TYPES)
+        shape = tuple(int(size) for size in tensor.shape)
+        found.append(Weight(source, shape, hashes, told.mean, told.std, told.max_abs))
+    return tuple(found[:MAX_TEXTS])
