@@ -6,7 +6,7 @@ reads every engine once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -44,12 +44,17 @@ class Known:
     waits: bool
     setting: Setting
 
+    @property
+    def evidence(self) -> Evidence:
+        """Return what is kept of the evidence of any window: they agree in all but what the window holds."""
+        return next(iter(self.seen.windows.values()))[0]
+
     def holds(self, heard: Heard, windows: Collection[float], now: datetime) -> bool:
         """Say whether what was read of it is what would be read now, but for what is too young to tell."""
         return (
             heard.told == self.told
             and self.seen.windows.keys() >= set(windows)
-            and silence_of(self.seen, heard, now) == self.silence
+            and silence_of(self.evidence, heard, now) == self.silence
         )
 
     def is_old(self, now: datetime) -> bool:
@@ -78,19 +83,17 @@ def _lags(subject: AlertSubject, thresholds: Collection[float]) -> tuple[bool, .
     return None if delay is None else tuple(delay > threshold for threshold in thresholds)
 
 
-def silence_of(seen: Seen, heard: Heard, now: datetime) -> Silence:
+def silence_of(evidence: Evidence, heard: Heard, now: datetime) -> Silence:
     """Return what an engine's silence means now, given when it was heard last."""
     silence_s = (now - heard.last_received).total_seconds()
     if silence_s <= facts.SILENT_MIN_S:
         return False, False
-    evidence, _ = next(iter(seen.windows.values()))
     later = replace(evidence, now=now.timestamp(), last_received=heard.last_received.timestamp())
     return facts.tracer_silent(later), facts.gone(later)
 
 
-def every(windows: Mapping[float, tuple[Evidence, Diagnosis]], silent: bool) -> timedelta | None:
+def every(read: Sequence[Evidence], silent: bool) -> timedelta | None:
     """Return how often an engine that tells nothing must be read again for what leaves its windows."""
-    read = [evidence for evidence, _ in windows.values()]
     if any(_holds_something(evidence) for evidence in read):
         return AGES
     return OLD if silent or any(evidence.history or evidence.events for evidence in read) else None
@@ -112,11 +115,12 @@ def lightened(
     windows: Mapping[float, tuple[Evidence, Diagnosis]],
 ) -> dict[float, tuple[Evidence, Diagnosis]]:
     """Return what was read without what is large and only a diagnosis reads; one stays one."""
-    light = {id(evidence): _light(evidence) for evidence, _ in windows.values()}
-    return {window_s: (light[id(evidence)], said) for window_s, (evidence, said) in windows.items()}
+    small = {id(evidence): light(evidence) for evidence, _ in windows.values()}
+    return {window_s: (small[id(evidence)], said) for window_s, (evidence, said) in windows.items()}
 
 
-def _light(evidence: Evidence) -> Evidence:
+def light(evidence: Evidence) -> Evidence:
+    """Return evidence without what is large and only a diagnosis reads."""
     return replace(
         evidence,
         config={},

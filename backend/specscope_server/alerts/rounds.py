@@ -181,8 +181,8 @@ class Rounds:
                 return None
             evidence, said = windows[self._window_s]
             subject = settings.subject(heard.workspace, heard.engine_uid, evidence.name)
-            seen, silence = Seen(subject, windows), known.silence_of(Seen(subject, windows), heard, now)
-            read, every = now, known.every(windows, any(silence))
+            seen, silence = Seen(subject, windows), known.silence_of(evidence, heard, now)
+            read, every = now, known.every([one for one, _ in windows.values()], any(silence))
         else:
             subject = settings.subject(heard.workspace, heard.engine_uid, engine.seen.subject.name)
             seen, silence = known.at(engine.seen, subject, heard, now), engine.silence

@@ -16,6 +16,7 @@ from specscope.rollup import Counts
 from specscope_server.alerts.targets import Target
 from specscope_server.api.errors import ApiError
 from specscope_server.ingest.receiver import Receiver
+from specscope_server.lately import Lately
 from specscope_server.settings import ServerSettings
 from specscope_server.store.model import BoundaryState
 from specscope_server.store.port import Store
@@ -33,6 +34,7 @@ class Parts:
     ) -> None:
         """Hold the parts; ``targets`` are the addresses that alerts go to. The clock starts now."""
         self.settings, self.store, self.receiver, self.targets = settings, store, receiver, targets
+        self.lately = Lately()
         self.started = datetime.now(UTC)
 
 

@@ -29,7 +29,6 @@ from specscope_server.api.findings import FindingModel
 from specscope_server.diagnosis import Diagnosis, diagnose
 from specscope_server.diagnosis.model import Evidence, RankEvidence
 from specscope_server.store.model import EngineRow
-from specscope_server.store.port import Reads
 
 router = APIRouter(tags=["engines"], responses=RESPONSES)
 
@@ -189,10 +188,8 @@ class Engines(Model):
     window_s: int
 
 
-def _fields(reads: Reads, row: EngineRow, now: datetime, judge_s: float) -> dict[str, Any]:
-    """Return what both endpoints tell; ``reads`` is the snapshot that the row is from."""
-    evidence = reads.evidence(row.workspace, row.engine_uid, now, judge_s)
-    diagnosis: Diagnosis = diagnose(evidence)
+def _fields(row: EngineRow, evidence: Evidence | None, diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return what both endpoints tell."""
     counts = None if row.counts is None else CountsModel.of(row.counts)
     return {
         "engine_uid": row.engine_uid,
@@ -231,11 +228,16 @@ def list_engines(
     window_s: WindowS = DEFAULT_WINDOW_S,
     judge_s: JudgeS = None,
 ) -> Engines:
-    """Return every engine of the workspace; its counts are over the last ``window_s`` seconds."""
+    """Return every engine of the workspace; its counts are over the last ``window_s`` seconds.
+
+    State and findings are as of now where the engine told anything new, else at most 10 s old (60 s where its
+    tracer is silent, or nothing is left in the window).
+    """
     now = datetime.now(UTC)
     with parts.store.snapshot() as reads:
         rows = reads.engines(workspace, now - timedelta(seconds=window_s))
-        items = [EngineModel(**_fields(reads, row, now, judge_s or parts.settings.judge_s)) for row in rows]
+        judged = parts.lately.judged(reads, rows, now, float(judge_s or parts.settings.judge_s))
+    items = [EngineModel(**_fields(row, *judged[row.engine_uid])) for row in rows]
     return Engines(items=items, window_s=window_s)
 
 
@@ -253,7 +255,8 @@ def get_engine(
         row = reads.engine(workspace, engine_uid, now - timedelta(seconds=window_s))
         if row is None:
             raise not_found("engine", engine_uid, "GET /api/v1/engines lists the engines of a workspace.")
-        told = _fields(reads, row, now, judge_s or parts.settings.judge_s)
+        evidence = reads.evidence(workspace, engine_uid, now, judge_s or parts.settings.judge_s)
+        told = _fields(row, evidence, diagnose(evidence))
     return EngineDetail(
         **told,
         processes=[ProcessModel(**asdict(process)) for process in row.processes],
