@@ -150,7 +150,7 @@ class TestDetail:
         blind = replace(HEALTHY, detail=c.DETAIL_SUMMARY, extends=())
         unknown = diagnose(blind).unknown
         for rule in RULES:
-            low = f"detail too low: SPECSCOPE_DETAIL={rule.detail} shows it, and this engine runs at summary"
+            low = f"too low: this sees all that it judges by from SPECSCOPE_DETAIL={rule.detail} on"
             if rule.kind in unknown:
                 assert (low in unknown[rule.kind]) == bool(rule.detail), rule.kind
         assert {"aux_layers", "carry_broken", "token_map", "shifted"} <= {

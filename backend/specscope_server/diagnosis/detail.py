@@ -21,7 +21,10 @@ def reason(evidence: Evidence, why: str, level: str) -> str:
     """Return why a rule cannot judge, with the level that it needs where the engine runs below that."""
     if not level or not below(evidence, level):
         return why
-    return f"{why}; detail too low: {SETTING}={level} shows it, and this engine runs at {evidence.detail}"
+    return (
+        f"{why}; detail too low: this sees all that it judges by from {SETTING}={level} on, and the engine"
+        f" runs at {evidence.detail}"
+    )
 
 
 def sentence(evidence: Evidence) -> str:
