@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live_answers import specscope, traced, until
+from live_answers import settled, specscope, traced, until
 from serverkit.live import Live
 from serverkit.receivers import Receiver
 from sglang_engine import CHAIN, Server, speculation
@@ -22,7 +23,7 @@ MAX_STEPS = 20
 """Verify steps within which the fault must be named: the product's promise."""
 NEW_TOKENS = 16
 """A verify step gives at least one, so the request has fewer steps than :data:`MAX_STEPS`."""
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 """Promised are 5 s from the request on; docs/benchmarks.md has what was measured. Here others run too."""
 
 
@@ -30,30 +31,32 @@ def test_the_seeds_fault_is_named_within_20_verify_steps_of_the_first_request(tm
     draft = write_variant("seed-fault", tmp_path / "draft")
     with (
         Receiver() as receiver,
-        specscope(
-            tmp_path, judge_s=300.0, notify=(f"webhook+http://127.0.0.1:{receiver.port}/hook",)
-        ) as live,
+        specscope(tmp_path, judge_s=300.0, notify=(hook(receiver),)) as live,
         Server(tmp_path, [*speculation(CHAIN, draft), "--skip-server-warmup"], traced(live)) as server,
+        ThreadPoolExecutor(1) as user,
     ):
         shown = until(live, "an engine without requests", lambda shown: shown["state"] == "idle")
         assert (shown["requests"], shown["findings"], receiver.got) == ({}, [], [])
 
         sent = time.monotonic()
-        server.generate("first", references()[0].prompt, NEW_TOKENS)
-        answered = time.monotonic()
-        body, delivered = notification(receiver, answered + PATIENCE_S)
-        seconds = {"answered": round(answered - sent, 2), "delivered": round(delivered - sent, 2)}
-        assert body is not None, f"nobody was called: {seconds}; notifications: {receiver.got}"
+        asked = user.submit(server.generate, "first", references()[0].prompt, NEW_TOKENS)
+        body = notification(receiver, sent + PATIENCE_S)
+        seconds = round(time.monotonic() - sent, 2)
+        assert body is not None, f"nobody was called within {seconds} s: {receiver.got}"
+        asked.result()
 
         assert (body["rule"], body["state"], body["severity"]) == ("silent_path", "firing", "critical")
         (named,) = body["findings"]
         assert (named["kind"], named["fault_class"]) == ("fc_bypassed", "F04")
         assert named["confidence"] == "certain"
-        known = evidence(live)
-        steps = verify_steps(known)
-        print(f"{steps} verify steps; seconds from the request's sending: {seconds}")  # for -rP
-        assert 0 < steps <= MAX_STEPS, f"named after {steps} verify steps; {seconds}"
-        assert known["requests"] == {"user": 1}
+        # The prefill feeds the draft as well, so it may be named before the first verify step.
+        steps = verify_steps(evidence(live))
+        said = f"named after {steps} verify steps and {seconds} s"
+        print(said)  # for -rP
+        assert steps <= MAX_STEPS, said
+        shown = settled(live, user=1)
+        assert shown["requests"] == {"user": 1}
+        assert steps <= shown["verify_steps"] <= MAX_STEPS
         (stored,) = [one for one in live.get("/api/v1/findings")["items"] if one["kind"] == "fc_bypassed"]
         assert stored["engine_uid"] == shown["engine_uid"] == body["engine"]["uid"]
 
@@ -62,13 +65,13 @@ def hook(receiver: Receiver) -> str:
     return f"webhook+http://127.0.0.1:{receiver.port}/hook"
 
 
-def notification(receiver: Receiver, deadline: float) -> tuple[dict[str, Any] | None, float]:
-    """Return the first notification of the rule, and when it was there; ``None``: none by ``deadline``."""
+def notification(receiver: Receiver, deadline: float) -> dict[str, Any] | None:
+    """Return the notification of the rule; ``None``: there was none by ``deadline``."""
     while receiver.arrived.acquire(timeout=max(0.0, deadline - time.monotonic())):
-        found = receiver.got[-1].body
-        if found["rule"] == "silent_path":
-            return found, time.monotonic()
-    return None, time.monotonic()
+        for got in receiver.got:
+            if got.body["rule"] == "silent_path":
+                return got.body
+    return None
 
 
 def evidence(live: Live) -> dict[str, Any]:
@@ -80,5 +83,4 @@ def evidence(live: Live) -> dict[str, Any]:
 
 
 def verify_steps(known: dict[str, Any]) -> int:
-    (line,) = [line for line in known["ledger"] if line["boundary"] == c.TARGET_VERIFY]
-    return int(line["expected"])
+    return sum(line["expected"] for line in known["ledger"] if line["boundary"] == c.TARGET_VERIFY)
