@@ -3,6 +3,7 @@
     make bench-server                                        all but 100 M steps and Phoenix' installation
     make bench-server ARGS="--only ingest --exports 400"     a part of it
     make bench-server ARGS="--only reading --steps 100M"     about 7 GB of disk and some minutes on SQLite
+    make bench-server ARGS="--only evaluate --engines 1000"  what a round of all rules on all engines takes
 
 Phoenix is measured where ``.envs/phoenix`` has it (``--install-phoenix`` makes that). Prints Markdown tables
 for docs/benchmarks.md. Leave the machine idle.
@@ -16,9 +17,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.server import bodies, ingest, machine, phoenix, reading, stages
+from benchmarks.server import bodies, evaluate, ingest, machine, phoenix, reading, stages
 
-PARTS = ("ingest", "stages", "reading", "phoenix")
+PARTS = ("ingest", "stages", "reading", "evaluate", "phoenix")
 SIZES = {"1M": 1_000_000, "10M": 10_000_000, "100M": 100_000_000}
 RUNS = (
     *(("sqlite", "http", 1), ("sqlite", "grpc", 1)),
@@ -34,6 +35,7 @@ def main() -> int:
     parser.add_argument("--exports", type=int, default=400, help="of 4096 steps each (default %(default)s)")
     parser.add_argument("--steps", choices=SIZES, action="append", help="sizes to read at; default 1M, 10M")
     parser.add_argument("--store", choices=("sqlite", "postgresql"), action="append", help="default: both")
+    parser.add_argument("--engines", type=int, default=1000, help="to evaluate (default %(default)s)")
     parser.add_argument("--phoenix-seconds", type=float, default=20.0, help="default %(default)s")
     parser.add_argument("--install-phoenix", action="store_true", help="into .envs/phoenix, with pip")
     options = parser.parse_args()
@@ -56,6 +58,8 @@ def main() -> int:
             _stages(made[:80], stores)
     if "reading" in parts:
         _reading(stores, [SIZES[name] for name in options.steps or ("1M", "10M")])
+    if "evaluate" in parts:
+        _evaluate(stores, options.engines)
     if "phoenix" in parts:
         _phoenix(options.phoenix_seconds, ours)
     return 0
@@ -120,6 +124,21 @@ def _reading(stores: list[str], sizes: list[int]) -> None:
                     f"| {one.api[0]:.2f} | {one.api[1]:.2f} |",
                     flush=True,
                 )
+    print()
+
+
+def _evaluate(stores: list[str], engines: int) -> None:
+    print("| store | engines | a round in which | CPU s, mean | most | database, CPU s | rules firing |")
+    print("|---" * 7 + "|")
+    for store in stores:
+        with ingest.database(store) as (url, database, _):
+            for one in evaluate.measure(url, engines, database):
+                print(
+                    f"| {store} | {engines:,} | {one.kind} | {one.mean_s:.2f} | {one.most_s:.2f} "
+                    f"| {one.database_s:.2f} | {one.firing} |",
+                    flush=True,
+                )
+        print(machine.line())
     print()
 
 

@@ -58,7 +58,7 @@ STEPS_A_ROUND: Final = RUNNING * ROUND_S * 1000 // STEP_MS
 SECOND: Final = 1_000_000_000
 _LAYERS: Final = 3
 _PACKED: Final = 50
-"""Chunks of each place in a request whose numbers are drawn; all others are these under other step numbers."""
+"""Chunks of each place in a request whose numbers are drawn; others are these under other step numbers."""
 _BOUNDARIES: Final = (
     *((c.AUX_CAPTURE, ""), (c.DRAFT_EXTEND, c.TARGET_FED), (c.DRAFT_FC, c.TARGET_FED)),
     *((c.DRAFT_FORWARD, c.TARGET_FED), (c.DRAFT_FORWARD, c.SELF_FED), (c.DRAFT_PROPOSE, "")),
