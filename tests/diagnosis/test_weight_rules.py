@@ -252,6 +252,42 @@ def test_sizes_that_differ_are_held_against_a_draft_without_benefit_alone() -> N
     assert isinstance(vocabulary.judge(undecided, ()), Unknown)
 
 
+OTHER_TOKENS = {
+    "target": {"file": "tokenizer.json", "hash": "a" * 16, "tokens": 1024},
+    "draft": {"file": "tokenizer.json", "hash": "b" * 16, "tokens": 1024},
+}
+
+
+def test_tokenizers_of_one_size_that_count_otherwise_are_suspected_without_benefit_alone() -> None:
+    told = config(tokenizers=OTHER_TOKENS)
+    assert vocabulary.judge(served(told=told), ()) is CLEAR, "files may be left over beside a sound draft"
+    found = named(vocabulary, served("e3", told=told, counts=served("c2").counts))
+    assert found.confidence == SUSPECTED
+    (number,) = [one for one in found.numbers if one.name == "tokens of tokenizer.json of the draft"]
+    assert (number.value, number.expected) == ("b" * 16, "a" * 16)
+
+
+def test_sure_and_always_wrong_with_another_tokenizer_is_the_vocabulary_and_not_the_map() -> None:
+    assert isinstance(token_map.judge(served("b1"), ()), Finding)
+    assert token_map.judge(served("b1", told=config(tokenizers=OTHER_TOKENS)), ()) is CLEAR
+
+
+def test_ids_out_of_range_name_the_other_tokenizer() -> None:
+    told = served("b1", told=config(tokenizers=OTHER_TOKENS), ids=ids(above_vocab=7, largest=1040))
+    found = named(vocabulary, told)
+    assert found.confidence == CERTAIN
+    assert "tokens of tokenizer.json of the draft" in {one.name for one in found.numbers}
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [None, {}, {"file": "vocab.json", "hash": "b" * 16}, {"file": "tokenizer.json", "hash": "a" * 16}],
+)
+def test_tokenizers_that_are_alike_or_not_comparable_say_nothing(draft: dict[str, str] | None) -> None:
+    told = config(tokenizers={"target": OTHER_TOKENS["target"], "draft": draft})
+    assert not vocabulary.differ(served("b1", told=told))
+
+
 def test_a_smaller_head_with_a_map_is_usual() -> None:
     line = {**PADDED, "field": "draft_vocabulary", "draft": 640, "level": "note"}
     assert vocabulary.judge(served("s", told=config(differences=[line])), ()) is CLEAR

@@ -61,7 +61,7 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
     if any(one.kind != "token_map" and one.fault_class for one in found):
         return CLEAR  # what is found already explains drafts that are sure and wrong
     ids = evidence.steps.ids
-    if vocabulary.sizes_differ(evidence) or (ids is not None and (ids.below_zero or ids.above_vocab)):
+    if vocabulary.differ(evidence) or (ids is not None and (ids.below_zero or ids.above_vocab)):
         return CLEAR  # another vocabulary is sure and wrong as well, and these are its signs
     return _sure_and_wrong(evidence)
 

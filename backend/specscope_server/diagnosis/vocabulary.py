@@ -1,7 +1,8 @@
 """F11: draft and target do not count the same tokens: another tokenizer, or a padded head.
 
 An id outside of the target's vocabulary is proof. Vocabularies of different sizes alone are not: heads are
-padded for hardware, and such drafts serve well. So a difference is held against a draft only where it brings
+padded for hardware, and such drafts serve well. Nor are tokenizer files beside the draft that count other
+tokens: they may be left over from another model. So a difference is held against a draft only where it brings
 nothing and nothing else is found.
 """
 
@@ -35,21 +36,31 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
     ids = evidence.steps.ids
     if ids is not None and (ids.below_zero or ids.above_vocab):
         return _out_of_range(evidence, ids.below_zero, ids.above_vocab, ids.nodes)
-    if sizes_differ(evidence):
+    if differ(evidence):
         decided = inventory.decision(evidence)
         if decided == sprt.NO_BENEFIT and not any(one.fault_class for one in found):
-            return _other(evidence, _differing(evidence))
+            return _other(evidence, (*_differing(evidence), *_tokenizers(evidence)))
         if decided == sprt.UNDECIDED:
-            return Unknown("vocabularies differ in size, and whether drafts are accepted is not decided yet")
+            return Unknown("vocabularies differ, and whether drafts are accepted is not decided yet")
         return CLEAR
     if ids is None and not facts.setting(evidence.config, "vocab_size"):
         return Unknown("neither vocabularies nor facts of proposed ids are told")
     return CLEAR
 
 
-def sizes_differ(evidence: Evidence) -> bool:
-    """Say whether the engine tells of vocabularies that are not of one size (a smaller head is none)."""
-    return any(line.get("field") in _SIZES for line in _differing(evidence))
+def differ(evidence: Evidence) -> bool:
+    """Say whether it is told of vocabularies of two sizes (a smaller head is none), or of other tokens."""
+    return bool(_tokenizers(evidence)) or any(line.get("field") in _SIZES for line in _differing(evidence))
+
+
+def _tokenizers(evidence: Evidence) -> tuple[dict[str, object], ...]:
+    """Return the line that the tokenizer files of draft and target differ; none: alike, or not comparable."""
+    told = [facts.setting(evidence.config, "tokenizers", name) for name in ("draft", "target")]
+    files = [facts.setting(one or {}, "file") for one in told]
+    hashes = [facts.setting(one or {}, "hash") for one in told]
+    if None in hashes or files[0] != files[1] or hashes[0] == hashes[1]:
+        return ()
+    return ({"field": f"tokens of {files[0]}", "draft": hashes[0], "target": hashes[1]},)
 
 
 def _differing(evidence: Evidence) -> tuple[dict[str, object], ...]:
@@ -78,26 +89,32 @@ def _out_of_range(evidence: Evidence, below: int, above: int, nodes: int) -> Fin
         (
             Number("ids beyond the target's vocabulary", above, 0, "drafts", place),
             Number("ids below 0", below, 0, "drafts", place),
+            *_numbers(evidence, _tokenizers(evidence)),
         ),
         (Ruled("F23 workload", "no prompt makes ids that do not exist"),),
     )
 
 
 def _other(evidence: Evidence, lines: tuple[dict[str, object], ...]) -> Finding:
-    place = f"{facts.link(evidence)}#differences"
     return _finding(
         evidence,
         SUSPECTED,
         "Draft and target have different vocabularies",
         "Practically no draft is accepted, and draft and target do not have the same vocabulary"
         f" ({', '.join(str(line.get('field')) for line in lines)}): ids may mean other tokens.",
-        tuple(
-            Number(f"{line.get('field')} of the draft", str(line.get("draft")), str(line.get("target")), "",
-                   place)
-            for line in lines
-        ),
+        _numbers(evidence, lines),
         (),
-    )  # fmt: skip
+    )
+
+
+def _numbers(evidence: Evidence, lines: tuple[dict[str, object], ...]) -> tuple[Number, ...]:
+    place = f"{facts.link(evidence)}#differences"
+    return tuple(
+        Number(
+            f"{line.get('field')} of the draft", str(line.get("draft")), str(line.get("target")), "", place
+        )
+        for line in lines
+    )
 
 
 def _finding(

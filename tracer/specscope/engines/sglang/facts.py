@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from specscope import convention as c
+from specscope import tokenizer_facts
 from specscope.engines.sglang.loaded import Loaded, draft_ids
 from specscope.records import EngineFacts
 from specscope.settings import without_userinfo
@@ -84,6 +85,9 @@ def engine_facts(
     }
     if loaded.draft_runner is not None:
         config.update(_draft(loaded))
+        # Of one rank of a group: a large file takes some hundred MiB for a moment while it is read.
+        if loaded.emits and (tokenizers := _tokenizers(loaded)):
+            config["tokenizers"] = tokenizers
     served = getattr(loaded.server_args, "served_model_name", None) or loaded.server_args.model_path
     return EngineFacts(
         t_ns=time.monotonic_ns(),
@@ -161,6 +165,23 @@ def _draft(loaded: Loaded) -> dict[str, Any]:
         # SGLang captures at the input of these layers: the output of the layer before.
         found["capture"] = {"layer_ids": layers, "aux_states": count, "enabled": loaded.target_captures}
     return found
+
+
+def _tokenizers(loaded: Loaded) -> dict[str, Any]:
+    """Return what the tokenizer files of the target and of the draft count, of those that have some.
+
+    A draft's checkpoint often has none: it is given the target's ids. Where it has, they say what it was
+    trained with.
+    """
+    target = getattr(loaded.server_args, "tokenizer_path", None) or _folder(loaded.target_runner)
+    found = {"target": tokenizer_facts.of(str(target))}
+    if (draft := _folder(loaded.draft_runner)) != _folder(loaded.target_runner):
+        found["draft"] = tokenizer_facts.of(draft)
+    return {name: dict(told) for name, told in found.items() if told is not None}
+
+
+def _folder(runner: Any) -> str:
+    return str(runner.model_config.model_path)
 
 
 def _model(runner: Any) -> dict[str, Any]:
