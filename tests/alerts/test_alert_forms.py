@@ -69,7 +69,8 @@ def state(live: Live) -> str:
         [
             live.store.alert_rules("default"),
             live.store.silences("default"),
-            [(row.rule, row.acknowledged_by) for row in live.store.alerts("default")],
+            # Rules are evaluated meanwhile, which adds rows that nobody has taken on.
+            [(row.rule, row.acknowledged_by) for row in live.store.alerts("default") if row.acknowledged],
         ]
     )
 
