@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from specscope import columns, rollup
+from specscope import convention as c
 from wirekit import golden
 
 HEADER = struct.Struct("<4sBBHII")
@@ -21,6 +22,14 @@ def load(name: str) -> Any:
 
 def test_identities() -> None:
     assert golden.plain(golden.identities()) == load("identity.json")
+
+
+def test_every_metric_keeps_its_name_kind_unit_and_labels() -> None:
+    ours = golden.plain(golden.metrics())
+    assert ours == load("metrics.json")
+    assert {one["name"] for one in ours} == {
+        name for label, name in vars(c).items() if label.startswith("METRIC_")
+    }
 
 
 COLUMNS = load("columns.json")

@@ -7,15 +7,18 @@ right only before the first release of a version, or for a new ``vN`` folder.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.metrics.export import NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan
 from specscope import chunks, columns, hidden, hidden_rollup, identity, rollup
 from specscope import convention as c
+from specscope.exporter import spans as spans_module
+from specscope.exporter.metrics import build as build_metrics
 from specscope.exporter.pipeline import Pipeline
 
 from wirekit import traffic
@@ -54,6 +57,8 @@ TABLES: Final[dict[str, tuple[dict[str, Any], tuple[str, ...]]]] = {
     "lists": ({"draft_tokens": [[5, 6, 70_000], [], [-1]]}, ()),
     "floats": ({"rms": [0.1, -1e30, 586.0]}, ()),
 }
+PASSES: Final = tuple((kind, bits) for kind in c.PASS_KINDS for bits in (1, 3))
+"""Kinds of timed passes by the bits of the size of the batch."""
 RIDS: Final = ("cmpl-1", "größer", "", "a" * 300)
 
 
@@ -144,6 +149,34 @@ def _readable(key: str, value: Any) -> Any:
     return value
 
 
+def metrics() -> list[dict[str, Any]]:
+    """Return every metric of a heartbeat of a process that ends, point by point."""
+    beat = replace(
+        traffic.beat(dropped={"queue_full": 1}),
+        missed={"late": 2},
+        pass_times=dict.fromkeys(PASSES, (70, 910)),
+    )
+    told = build_metrics(
+        spans_module.resource(traffic.hello(), None),
+        traffic.WALL,
+        traffic.WALL + 1,
+        beat,
+        speculation=True,
+        dropped={"rejected": 3},
+        export_failures=4,
+        ended_ns=traffic.WALL + 1,
+    )
+    found: list[dict[str, Any]] = []
+    for of_resource in told.resource_metrics:
+        for metric in (one for scope in of_resource.scope_metrics for one in scope.metrics):
+            kind = type(metric.data).__name__.lower()
+            for point in metric.data.data_points:
+                assert isinstance(point, NumberDataPoint)
+                one = {"name": metric.name, "kind": kind, "unit": metric.unit}
+                found.append(one | {"labels": dict(point.attributes or {}), "value": point.value})
+    return found
+
+
 def rollup_rows() -> dict[rollup.Key, rollup.Counts]:
     """Return the rollup of the fixed story."""
     for span in spans():
@@ -168,6 +201,7 @@ def write() -> None:
         (FOLDER / name).write_text(text + "\n", encoding="utf-8")
 
     put("identity.json", identities())
+    put("metrics.json", metrics())
     put("columns.json", {"zlib": tables(columns.ZLIB), "plain": tables(columns.PLAIN)})
     rows = rollup_rows()
     put(
