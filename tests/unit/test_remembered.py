@@ -15,7 +15,8 @@ def rows() -> list[StepRow]:
     told = {
         "ids_min": 3, "ids_max": 90, "ids_mode_share": 0.5, "ids_even_share": 0.25, "ids_below_zero": 0,
         "ids_above_vocab": 1, "ids_repeats_last": 1, "draft_tokens": [3, 90, 3],
-        "shift_hits": [0, 1, 2, 0, 0], "shift_of": [1, 2, 3, 3, 3], "draft_top1": [5000, 4000, -1], "draft_entropy": [900, 1000, -1],
+        "shift_hits": [0, 1, 2, 0, 0], "shift_of": [1, 2, 3, 3, 3],
+        "draft_top1": [5000, 4000, -1], "draft_entropy": [900, 1000, -1],
         "target_rank": 7, "target_prob": 0.125, "draft_prob": 0.0625, "outside_draft_vocab": 1,
     }  # fmt: skip
     steps = [facts.step(number, **told) for number in range(5)]
