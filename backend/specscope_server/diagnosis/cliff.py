@@ -1,7 +1,8 @@
 """F17: acceptance breaks off at one draft depth or one length of context: a mask or a window is wrong.
 
 A draft asked for more tokens than it was trained for fades with depth, and harder prompts lower all lengths;
-neither stands like a wall. A wall right behind the first draft token is a broken carry (F06) and told there.
+neither stands like a wall. A wall right behind the first draft token is a broken carry (F06), told there.
+With a reference of the draft it shows in the states that it leaves: right up to a position, wrong behind it.
 """
 
 from __future__ import annotations
@@ -10,19 +11,58 @@ from typing import Final
 
 from specscope import convention as c
 
-from specscope_server.diagnosis import context_curve, facts, shapes, slice_compare, sprt, statistics
-from specscope_server.diagnosis.model import SUSPECTED, WARNING, Evidence, Finding, Number, Ruled
+from specscope_server.diagnosis import (
+    context_curve,
+    draft_state,
+    facts,
+    shapes,
+    slice_compare,
+    sprt,
+    statistics,
+)
+from specscope_server.diagnosis.draft_state import Split
+from specscope_server.diagnosis.model import (
+    CERTAIN,
+    SUSPECTED,
+    WARNING,
+    Evidence,
+    Finding,
+    Number,
+    Ruled,
+)
 from specscope_server.diagnosis.shapes import Shape
 from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
 
 KIND: Final = "cliff"
 FAULT: Final = "F17"
+FIRST_POSITION: Final = 16
+"""Position below which an end of what is right is none of a window: first tokens are alike."""
+_MOST: Final = 0.5
 FIRST_DEPTH: Final = 2
 """Depth (from 0) from which a wall is one of this rule; before it there is the carry of step 0 to 1."""
 
 
+def states(evidence: Evidence) -> tuple[int, Split] | None:
+    """Return the position up to which all that the draft leaves is right, and from which on it is not.
+
+    Prefills and verify steps alike must be wrong there: what goes wrong after verify steps alone is no mask.
+    """
+    wrong = sorted(one.position for one in evidence.draft_states if one.error >= draft_state.WRONG)
+    if not wrong or not draft_state.inputs_right(evidence):
+        return None
+    first = wrong[len(wrong) // 50]  # one token in fifty may be odd
+    low = [one for one in evidence.draft_states if one.position < first]
+    high = [one for one in evidence.draft_states if one.position >= first]
+    told = draft_state.split((f"tokens before position {first}", low), ("from there on", high))
+    after = {one.after for one in high if one.error >= draft_state.WRONG}
+    return (first, told) if told is not None and len(after) > 1 and first >= FIRST_POSITION else None
+
+
 def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether acceptance breaks off at a depth, or at a length of context."""
+    shown = states(evidence)
+    if shown is not None:
+        return _at_position(evidence, *shown, found)
     if not evidence.positions:
         return Unknown(f"no draft position was reported {facts.window_text(evidence)}")
     if slice_compare.steps_a_request(evidence) is None:
@@ -107,6 +147,34 @@ def _at_depth(evidence: Evidence, shape: Shape, found: tuple[Finding, ...]) -> F
         next_check=f"A/B: the same prompts with --speculative-num-steps {shape.at} and {steps or 'the set'}"
         " steps; and with another draft attention backend",
         fix=f"Draft {shape.at} tokens a step until the mask of later steps is mended: later ones cost time.",
+        boundary=c.DRAFT_FORWARD,
+        root=slice_compare.root(found),
+    )
+
+
+def _at_position(evidence: Evidence, first: int, shown: Split, found: tuple[Finding, ...]) -> Finding:
+    return Finding(
+        kind=KIND,
+        fault_class=FAULT,
+        severity=WARNING,
+        # Positions of one text are never the same tokens: other text behind them cannot be told apart where
+        # half of the later tokens are right.
+        confidence=CERTAIN if len(shown.bad.wrong) >= _MOST * len(shown.bad.states) else SUSPECTED,
+        title=f"The draft's states are wrong from position {first} on",
+        sentence=(
+            f"{facts.window_text(evidence).capitalize()} {shown.words}. What the draft was fed is right: a"
+            f" window or mask of its attention ends at about {first} tokens, or its positions do."
+        ),
+        numbers=shown.numbers(evidence),
+        ruled_out=(
+            Ruled("F15 stale cache", "states after prefills are wrong from there on too"),
+            Ruled("wrong inputs", "fed states, fc's output and embeddings equal the reference"),
+        ),
+        next_check=f"A/B: one prompt, cut to just below and to well above {first} tokens; compare"
+        " sliding_window and max_position_embeddings of the draft's config.json, and SGLang's"
+        " --speculative-draft-window-size, with that length",
+        fix="Set the draft's window and maximum to those of its training, or serve longer contexts without"
+        " speculation.",
         boundary=c.DRAFT_FORWARD,
         root=slice_compare.root(found),
     )

@@ -20,6 +20,7 @@ SCALED: Final = "scaled"
 ROTATED: Final = "rotated"
 NOISE: Final = "noise"
 OTHER_ROWS: Final = "other rows"
+PARTIAL: Final = "partial"
 OTHER: Final = "other"
 
 MIN_ROWS: Final = 32
@@ -39,6 +40,12 @@ _NO_SCALE: Final = 0.1
 """Scales within this of 1 are no change of size."""
 _UNRELATED: Final = 0.7
 """Error from which on rows of the same size have nothing much in common with those they should be."""
+_PART: Final = 0.5
+"""Scale of every slot below which it holds a part of the state: what one sublayer adds is small beside the
+sum that it is added to (0.17 to 0.25 on the tiny target, whose own layers are within 0.72 to 1.53)."""
+_PART_COSINE: Final = 0.7
+"""Cosine of every slot below which it is a part: the sums of two layers share all that came before (0.79 and
+more on the tiny target), what one sublayer adds does not (0.34 to 0.60)."""
 _TURNED: Final = 0.15
 """Cosine below which rows have nothing in common at all: rows of one model share their mean."""
 
@@ -81,13 +88,18 @@ class Deviation:
         return min(slot.rows for slot in self.slots)
 
 
-def of_reference(told: Sequence[ReferenceEvidence], place: str, noticed: float) -> Deviation | None:
-    """Return how ``place`` differs from the reference; ``None``: too little was compared."""
+def of_reference(
+    told: Sequence[ReferenceEvidence], place: str, noticed: float, after: str = ""
+) -> Deviation | None:
+    """Return how ``place`` differs from the reference; ``None``: too little was compared.
+
+    In all passes, or in those ``after`` a ``prefill`` or a ``verify`` alone.
+    """
     return classify(
         [
             Slot(one.slot, one.rows, one.relative_error, one.scale, one.shifted, one.other_slots)
             for one in told
-            if one.place == place
+            if one.place == place and one.after == after
         ],
         noticed,
     )
@@ -131,6 +143,8 @@ def classify(slots: Sequence[Slot], noticed: float) -> Deviation | None:
     ):
         turned = all(abs(slot.cosine or 0.0) < _TURNED for slot in differing)
         return Deviation(ROTATED if turned else OTHER_ROWS, enough)
+    if len(differing) == len(enough) > 1 and all(_part(slot) for slot in differing):
+        return Deviation(PARTIAL, enough)
     if all(_noisy(slot) for slot in differing):
         return Deviation(NOISE, enough)
     return Deviation(OTHER, enough)
@@ -139,6 +153,10 @@ def classify(slots: Sequence[Slot], noticed: float) -> Deviation | None:
 def _displaced(slot: Slot) -> int | None:
     least = min(((error, number) for number, error in slot.others.items()), default=None)
     return least[1] if least is not None and least[0] < EQUAL and least[1] != slot.slot else None
+
+
+def _part(slot: Slot) -> bool:
+    return (slot.scale or 0.0) <= _PART and (slot.cosine or 0.0) <= _PART_COSINE
 
 
 def _noisy(slot: Slot) -> bool:

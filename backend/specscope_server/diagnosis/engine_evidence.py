@@ -62,6 +62,59 @@ class ReferenceEvidence:
     shifted: Mapping[int, float] = field(default_factory=dict[int, float])
     other_slots: Mapping[int, float] = field(default_factory=dict[int, float])
     reference: str = ""
+    after: str = ""
+    """In passes after a ``prefill`` or a ``verify`` alone; empty: in all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftState:
+    """What one draft extend left for the first draft step, against the reference's state at the same token.
+
+    ``error`` is the relative error of that one token, ``scale`` the ratio of the root mean squares. A sound
+    draft's state is a function of the tokens alone, so nothing else here may matter to it: ``after`` a
+    ``prefill`` or a ``verify``, in which ``mode`` (eager or graph), how many tokens of the prompt were
+    ``cached``, in which ``row`` of a ``batch`` of how many its verify step ran, how many verify steps
+    (``since_prefill``) came before in the request and how many of them accepted all (``full_accepts``).
+    ``None``: not told. ``sequence`` names the reference's sequence: with it and ``position`` the very token.
+    """
+
+    request: str
+    sequence: str
+    position: int
+    error: float
+    scale: float
+    after: str
+    mode: str = ""
+    cached: int | None = None
+    row: int | None = None
+    batch: int | None = None
+    since_prefill: int | None = None
+    full_accepts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceWeight:
+    """What a tensor of the reference's draft holds (:class:`specscope.reference_file.Weight`).
+
+    ``source`` are the names of the checkpoint that make it up, ``hashes`` its hash in the types that an
+    engine may hold it in.
+    """
+
+    source: tuple[str, ...]
+    shape: tuple[int, ...]
+    hashes: tuple[str, ...]
+    mean: float
+    std: float
+    max_abs: float
+
+
+@dataclass(frozen=True, slots=True)
+class Referred:
+    """What references say of the requests of a window."""
+
+    reference: tuple[ReferenceEvidence, ...] = ()
+    draft_states: tuple[DraftState, ...] = ()
+    weights: tuple[ReferenceWeight, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from typing import Any
 from specscope.rollup import Counts
 
 from specscope_server.diagnosis.engine_evidence import (
+    DraftState,
     Event,
     Expectation,
     Moment,
     PassTime,
     PlaceComparison,
     ReferenceEvidence,
+    ReferenceWeight,
     Slice,
 )
 from specscope_server.diagnosis.hidden_evidence import HiddenEvidence
@@ -159,6 +161,10 @@ class Evidence:
     """Oldest first, of the history's span."""
     reference: tuple[ReferenceEvidence, ...] = ()
     """Empty: no request of the window has a reference."""
+    reference_weights: tuple[ReferenceWeight, ...] = ()
+    """What the tensors of that reference's draft hold; empty: it was made without one."""
+    draft_states: tuple[DraftState, ...] = ()
+    """What draft extends left, against a reference, by token, newest request first; empty: not known."""
     places: tuple[PlaceComparison, ...] = ()
     """Empty: no fingerprints of hidden states were told in the window."""
     expectation: Expectation | None = None

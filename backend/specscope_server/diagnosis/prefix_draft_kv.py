@@ -1,4 +1,7 @@
-"""F16: requests that reuse a cached prefix are bad, cold ones good: only the target's cache was restored."""
+"""F16: requests that reuse a cached prefix are bad, cold ones good: only the target's cache was restored.
+
+Certain where a reference of the draft shows it at the same tokens, right when cold and wrong when cached.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,33 @@ from typing import Final
 from specscope import convention as c
 from specscope.rollup import CACHED
 
-from specscope_server.diagnosis import facts, slice_compare
-from specscope_server.diagnosis.model import SUSPECTED, WARNING, Evidence, Finding, Ruled
+from specscope_server.diagnosis import draft_state, facts, slice_compare
+from specscope_server.diagnosis.draft_state import Split
+from specscope_server.diagnosis.model import CERTAIN, SUSPECTED, WARNING, Evidence, Finding, Ruled
 from specscope_server.diagnosis.slice_compare import BETWEEN
 from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
 
 KIND: Final = "prefix_draft_kv"
 FAULT: Final = "F16"
+_LEAST: Final = 4
+"""One in so many tokens of the context must come from the cache: of a few nobody sees the loss."""
+
+
+def states(evidence: Evidence) -> Split | None:
+    """Return that what the draft leaves is right after a cold prompt and wrong after a cached one."""
+    if not draft_state.inputs_right(evidence):
+        return None
+    told = [one for one in evidence.draft_states if one.cached is not None]
+    cold = [one for one in told if one.cached == 0]
+    cached = [one for one in told if one.cached and one.cached * _LEAST >= one.position]
+    return draft_state.split(("tokens behind a cold prompt", cold), ("behind a cached prefix", cached))
 
 
 def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether a cached prefix costs the draft its benefit."""
+    shown = states(evidence)
+    if shown is not None:
+        return _shown(evidence, shown, found)
     values = slice_compare.by_value(evidence, CACHED)
     cold, cached = values.get("miss"), values.get("hit")
     if cold is None or cached is None:
@@ -50,6 +69,32 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
         next_check="A/B: flush the prefix cache (SGLang: POST /flush_cache) and send the very same prompt"
         " twice: accepted when cold and refused when cached proves it, both refused means the prompts"
         " differ (F23)",
+        fix="Serve without the prefix cache (SGLang: --disable-radix-cache) until the engine restores the"
+        " draft's cache with the target's.",
+        boundary=c.DRAFT_EXTEND,
+        root=slice_compare.root(found),
+    )
+
+
+def _shown(evidence: Evidence, shown: Split, found: tuple[Finding, ...]) -> Finding:
+    return Finding(
+        kind=KIND,
+        fault_class=FAULT,
+        severity=WARNING,
+        confidence=CERTAIN if shown.paired else SUSPECTED,
+        title="The draft's cache is lost with a cached prefix",
+        sentence=(
+            f"{facts.window_text(evidence).capitalize()} {shown.words}. What the draft was fed is right: the"
+            " engine restores the target's cache of a known prefix without the draft's own."
+        ),
+        numbers=shown.numbers(evidence),
+        ruled_out=(
+            *((Ruled("F23 workload", "the same tokens are right when cold"),) if shown.paired else ()),
+            Ruled("a draft that is broken everywhere", f"cold: {shown.good.words} are wrong"),
+            Ruled("wrong inputs", "fed states, fc's output and embeddings equal the reference"),
+        ),
+        next_check="A/B: flush the prefix cache (SGLang: POST /flush_cache) and send a cached prompt again:"
+        " its draft states equal the reference then",
         fix="Serve without the prefix cache (SGLang: --disable-radix-cache) until the engine restores the"
         " draft's cache with the target's.",
         boundary=c.DRAFT_EXTEND,

@@ -9,7 +9,7 @@ rows, |1 - s| for x = s y, and sqrt(2) for a rotation (:mod:`specscope_server.di
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import numpy as np
@@ -31,6 +31,7 @@ AHEAD: Final = (hidden.EMBEDDING, hidden.CARRY)
 """Places whose rows at a position depend on the token behind it."""
 SHIFTS: Final = (-1, 1)
 """Offsets of position that are tried: rows of the token before (stale), or of the one behind."""
+PASSES: Final = ("prefill", "verify")
 MAX_SERIES: Final = 4096
 """Tokens of one place and slot whose own errors are given."""
 
@@ -52,6 +53,8 @@ class Pairs:
     shifted: Mapping[int, Sums]
     positions: tuple[int, ...] = ()
     errors: tuple[float, ...] = ()
+    after: str = ""
+    """Of passes after a ``prefill`` or a ``verify`` alone; empty: of all."""
 
     def __add__(self, other: Pairs) -> Pairs:
         """Return both together, of the same place and slot of two requests; without the single tokens.
@@ -65,6 +68,7 @@ class Pairs:
             self.recorded + other.recorded,
             tuple(a + b for a, b in zip(self.against, other.against, strict=True)),
             {shift: self.shifted[shift] + other.shifted[shift] for shift in SHIFTS},
+            after=self.after,
         )
 
 
@@ -87,6 +91,7 @@ class SlotComparison:
     shifted: Mapping[int, float | None]
     positions: tuple[int, ...] = ()
     errors: tuple[float, ...] = ()
+    after: str = ""
 
 
 @dataclass(slots=True)
@@ -150,6 +155,21 @@ def compare(
     return pairs
 
 
+def compare_by_pass(
+    rows: Iterable[HiddenRow],
+    ids: Sequence[int],
+    passage: Passage,
+    same_as: Mapping[str, str],
+) -> list[Pairs]:
+    """Return :func:`compare` of the rows after prefills alone, and of those after verifies alone."""
+    given = list(rows)
+    return [
+        replace(pairs, after=after, positions=(), errors=())
+        for after in PASSES
+        for pairs in compare((row for row in given if row.after == after), ids, passage, same_as)
+    ]
+
+
 def conclude(pairs: Pairs) -> SlotComparison:
     """Return what is told of one place and slot."""
     estimates = [sums.estimate() for sums in pairs.against]
@@ -168,6 +188,7 @@ def conclude(pairs: Pairs) -> SlotComparison:
         shifted={shift: None if one is None else one.relative_error for shift, one in shifted.items()},
         positions=pairs.positions,
         errors=pairs.errors,
+        after=pairs.after,
     )
 
 
@@ -209,6 +230,7 @@ def _seen(one: SlotComparison, told: Estimate, reference_uid: str) -> ReferenceE
             slot: other for slot, other in enumerate(one.against) if slot != one.slot and other is not None
         },
         reference=reference_uid,
+        after=one.after,
     )
 
 

@@ -1,7 +1,8 @@
 """F18: only high rows, larger batches or captured graphs are bad: something of an earlier step is reused.
 
 Which row a request gets, how many run beside it and whether the pass is replayed from a graph is the
-scheduler's doing, not the prompt's: a sound engine accepts alike in all of them.
+scheduler's doing, not the prompt's: a sound engine accepts alike in all of them. Certain where a reference of
+the draft shows it at the same tokens: right in low rows, small batches or eager passes, wrong in the others.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import Final
 from specscope import convention as c
 from specscope.rollup import BATCH, MODE, ROW
 
-from specscope_server.diagnosis import facts, slice_compare
-from specscope_server.diagnosis.model import CRITICAL, SUSPECTED, Evidence, Finding, Ruled
+from specscope_server.diagnosis import draft_state, facts, slice_compare
+from specscope_server.diagnosis.draft_state import Split
+from specscope_server.diagnosis.model import CERTAIN, CRITICAL, SUSPECTED, Evidence, Finding, Ruled
 from specscope_server.diagnosis.slice_compare import WITHIN, Worse
 from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
 
@@ -31,8 +33,43 @@ _CHECKS: Final = {
 }
 
 
+def states(evidence: Evidence) -> tuple[str, Split] | None:
+    """Return in which dimension what the draft leaves is right on one side and wrong on the other.
+
+    Of the dimensions that show it at the same tokens: rows before batches, since a high row is one of a large
+    batch, and both before graphs. ``None``: none does, or what the draft was fed is not known to be right.
+    """
+    if not draft_state.inputs_right(evidence):
+        return None
+    verified = [one for one in evidence.draft_states if one.after == "verify"]
+    eager = [one for one in verified if one.mode == c.EAGER]
+    graph = [one for one in verified if one.mode == c.GRAPH]
+    told = (
+        (
+            ROW,
+            draft_state.cuts(
+                verified, lambda one: one.row, lambda n: (f"tokens in rows below {n}", f"in rows {n} and up")
+            ),
+        ),
+        (
+            BATCH,
+            draft_state.cuts(
+                verified,
+                lambda one: one.batch,
+                lambda n: (f"tokens in batches below {n}", f"in batches of {n} up"),
+            ),
+        ),
+        (MODE, draft_state.split(("tokens of eager passes", eager), ("of captured graphs", graph))),
+    )
+    shown = [(dimension, one) for dimension, one in told if one is not None]
+    return min(shown, key=lambda one: not one[1].paired) if shown else None
+
+
 def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether acceptance depends on what only the scheduler decides."""
+    shown = states(evidence)
+    if shown is not None:
+        return _shown(evidence, *shown, found)
     sliced = {one: slice_compare.by_value(evidence, one) for one in (ROW, BATCH, MODE)}
     if not any(len(values) > 1 for values in sliced.values()):
         return Unknown("all steps ran in one row, one size of batch and one mode: nothing to compare")
@@ -95,4 +132,28 @@ def _graph(evidence: Evidence) -> Worse | None:
         return None
     return slice_compare.worse(
         evidence, MODE, ("eager passes", modes[c.EAGER]), ("captured graphs", modes[c.GRAPH]), WITHIN
+    )
+
+
+def _shown(evidence: Evidence, dimension: str, shown: Split, found: tuple[Finding, ...]) -> Finding:
+    return Finding(
+        kind=KIND,
+        fault_class=FAULT,
+        severity=CRITICAL,
+        confidence=CERTAIN if shown.paired else SUSPECTED,
+        title=_TITLES[dimension],
+        sentence=(
+            f"{facts.window_text(evidence).capitalize()} {shown.words}. What the draft was fed is right, so"
+            " the engine reuses data of an earlier step or of another row there."
+        ),
+        numbers=shown.numbers(evidence),
+        ruled_out=(
+            *((Ruled("F23 workload", "the same tokens are right elsewhere"),) if shown.paired else ()),
+            Ruled("wrong inputs", "fed states, fc's output and embeddings equal the reference"),
+        ),
+        next_check=_CHECKS[dimension],
+        fix="Run without the graph, or with the largest batch that is well, until the engine is mended;"
+        " report the slice where it begins.",
+        boundary=c.DRAFT_FORWARD,
+        root=slice_compare.root(found),
     )

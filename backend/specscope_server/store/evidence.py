@@ -8,7 +8,7 @@ from specscope import convention
 from sqlalchemy import Connection, bindparam, func, select
 
 from specscope_server.diagnosis import hidden_evidence
-from specscope_server.diagnosis.engine_evidence import ReferenceEvidence
+from specscope_server.diagnosis.engine_evidence import Referred
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import hidden_sums, schema
 from specscope_server.store import rows as names
@@ -61,7 +61,7 @@ def evidence(
     engine_uid: str,
     now_ns: int,
     window_ns: int,
-    referred: Callable[[int], tuple[ReferenceEvidence, ...]],
+    referred: Callable[[int], Referred],
 ) -> Evidence | None:
     """Return the evidence of the window that ends at ``now_ns``; ``None``: the workspace has none of that id.
 
@@ -77,6 +77,7 @@ def evidence(
     armed = {process.uid: process.armed for process in engine.processes}
     arrived = _arrived(connection, engine_uid, start_ns)
     expected = expected_of(connection, engine)
+    compared = referred(start_ns)
     return Evidence(
         engine_uid=engine_uid,
         name=engine.name,
@@ -97,7 +98,9 @@ def evidence(
         window_requests=arrived,
         extends=extends(connection, engine_uid, start_ns),
         places=place_evidence(connection, engine_uid, start_ns),
-        reference=referred(start_ns),
+        reference=compared.reference,
+        draft_states=compared.draft_states,
+        reference_weights=compared.weights,
         dropped=engine.summed(names.DROPPED),
         hook_errors=engine.summed(names.HOOK_ERRORS),
         example_requests=_examples(connection, engine, start_ns, now_ns - window_ns),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from specscope import hidden_rollup
+from specscope.chunks import StepRow
 from specscope.hidden import HiddenRow
 from specscope.rollup import Counts
 
@@ -215,6 +216,8 @@ class RequestHidden:
     prompt_ids: tuple[int, ...] | None
     prompt_sha256: str
     output_ids: Mapping[int, int]
+    steps: tuple[StepRow, ...] = ()
+    """The verify steps of the window, in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ def request_hidden(
         there = chunks_with_hidden(connection, found.engine_uid, uid, first_step, steps + LATE)
         unread += there - sum(chunk.hidden is not None for chunk in stored)
     rows = _joined(found_rows)
+    window = tuple(step for index, step in sorted(by_index.items()) if 0 <= index - first_step < steps)
     ids, sha256 = _prompt(connection, found)
     return RequestHidden(
         request=public(found, engine_names(connection, [found.engine_uid])[found.engine_uid]),
@@ -70,9 +71,8 @@ def request_hidden(
         left_out=max(0, len(rows) - limit) + unread,
         prompt_ids=ids,
         prompt_sha256=sha256,
-        output_ids=_output(
-            step for index, step in by_index.items() if first_step <= index < first_step + steps
-        ),
+        output_ids=_output(window),
+        steps=window,
     )
 
 

@@ -11,7 +11,7 @@ from specscope.reference_file import Stored
 from specscope.rollup import Counts
 from sqlalchemy import Connection
 
-from specscope_server.diagnosis.engine_evidence import ReferenceEvidence
+from specscope_server.diagnosis.engine_evidence import Referred
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import alert_rules as rules
 from specscope_server.store import alerts as alerting
@@ -173,7 +173,7 @@ class SqlReads:
             now_ns, window_ns = to_ns(now), round(window_s * 1e9)
             here = SqlReads(lambda: nullcontext(connection), self._clock, self._opened, self._compared)
 
-            def referred(start_ns: int) -> tuple[ReferenceEvidence, ...]:
+            def referred(start_ns: int) -> Referred:
                 window = start_ns, window_ns, now_ns
                 return self._compared.of(connection, here, workspace, engine_uid, window)
 

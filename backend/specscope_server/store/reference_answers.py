@@ -7,7 +7,7 @@ that is no statement about the engine.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -16,23 +16,36 @@ import numpy as np
 from specscope import convention
 from specscope.reference_file import ReferenceFileError
 
+from specscope_server.diagnosis.carry_rows import Request, draft_states
+from specscope_server.diagnosis.engine_evidence import DraftState
 from specscope_server.diagnosis.facts import setting
 from specscope_server.diagnosis.reference import (
     Pairs,
     SlotComparison,
     common_prefix,
     compare,
+    compare_by_pass,
     conclude,
     known_ids,
 )
 from specscope_server.diagnosis.reference_fit import misfits
-from specscope_server.store.model import ReferenceRow, ReferenceSequence, RequestFilter, RequestHidden
+from specscope_server.store.model import (
+    ReferenceRow,
+    ReferenceSequence,
+    RequestFilter,
+    RequestHidden,
+    RequestRow,
+)
 from specscope_server.store.port import Reads
 
 MAX_REFERENCES: Final = 16
 """References looked at, the newest ones that fit the engine."""
 MAX_REQUESTS: Final = 20
 """Requests of an engine looked at, the newest ones."""
+MAX_LOOKED_THROUGH: Final = 100
+"""Requests among which those are chosen."""
+MIN_OF_KIND: Final = 8
+"""Requests with a cached prefix, and without one, that are looked at where there are so many."""
 MAX_STEPS: Final = 1024
 MAX_ROWS: Final = 20_000
 """Verify steps and rows of hidden states of one request looked at, the first ones."""
@@ -66,8 +79,14 @@ class ReferenceAnswer:
     requests: int = 0
     shared_tokens: int = 0
     slots: tuple[SlotComparison, ...] = ()
+    by_pass: tuple[SlotComparison, ...] = ()
+    """Of passes after a prefill, and after a verify, alone; of engines."""
     left_out: Mapping[str, int] = field(default_factory=dict[str, int])
     aux_layers: tuple[int, ...] | None = None
+    draft_states: tuple[DraftState, ...] = ()
+    """Of an engine: what its draft extends left, newest request first."""
+    since: datetime | None = None
+    """Of an engine: when the first of the compared requests arrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +101,9 @@ class _Compared:
     sequence: str
     shared: int
     pairs: Sequence[Pairs]
+    by_pass: Sequence[Pairs]
+    states: Sequence[DraftState]
+    arrival: datetime
 
 
 class _NothingError(Exception):
@@ -149,7 +171,7 @@ def of_engine(
     compared: list[_Compared] = []
     reasons: dict[str, str] = {}
     left_out: Counter[str] = Counter()
-    for request in reads.requests(where, MAX_REQUESTS).items:
+    for request in _chosen(reads.requests(where, MAX_LOOKED_THROUGH).items):
         found = reads.hidden(workspace, request.uid, 0, MAX_STEPS, MAX_ROWS)
         if found is None:
             continue
@@ -170,10 +192,27 @@ def of_engine(
         sequences=tuple(dict.fromkeys(one.sequence for one in compared)),
         requests=len(compared),
         shared_tokens=sum(one.shared for one in compared),
-        slots=tuple(conclude(one) for one in _added(compared)),
+        slots=tuple(conclude(one) for one in _added(one.pairs for one in compared)),
+        by_pass=tuple(conclude(one) for one in _added(one.by_pass for one in compared)),
         left_out=left_out,
         aux_layers=layers,
+        draft_states=tuple(state for one in compared for state in one.states),
+        since=min(one.arrival for one in compared),
     )
+
+
+def _chosen(requests: Sequence[RequestRow]) -> list[RequestRow]:
+    """Return the newest requests, and of those before as many as are wanted with and without a cached prefix.
+
+    What is cached decides which faults of a draft's cache can show, and the newest may all be of one kind.
+    """
+    chosen = list(requests[:MAX_REQUESTS])
+    for cached in (True, False):
+        alike = [
+            one for one in requests if one.cached_tokens is not None and bool(one.cached_tokens) == cached
+        ]
+        chosen += [one for one in alike[:MIN_OF_KIND] if one not in chosen]
+    return chosen
 
 
 def _config(reads: Reads, workspace: str, engine_uid: str) -> Mapping[str, Any]:
@@ -268,14 +307,25 @@ def _compared(
         ) from error
     same_as = cast("Mapping[str, str]", candidate.reference.facts.get("same_as") or {})
     pairs = compare(found.rows, ids, passage, same_as)
-    return _Compared(candidate.reference, sequence.name, shared, pairs)
+    by_pass = compare_by_pass(found.rows, ids, passage, same_as)
+    # Of requests that follow one sequence, the tokens at a position are the same.
+    states = draft_states(
+        found.rows,
+        shared - 1,
+        passage,
+        str(sequence.number),
+        Request(found.request.uid, found.request.cached_tokens, found.steps),
+    )
+    return _Compared(
+        candidate.reference, sequence.name, shared, pairs, by_pass, states, found.request.arrival
+    )
 
 
-def _added(compared: Sequence[_Compared]) -> list[Pairs]:
-    """Return the sums over requests, by place and slot, in order of the path."""
-    sums: dict[tuple[str, int], Pairs] = {}
-    for pairs in (pairs for one in compared for pairs in one.pairs):
-        key = pairs.place, pairs.slot
+def _added(of_requests: Iterable[Sequence[Pairs]]) -> list[Pairs]:
+    """Return the sums over requests, by place, slot and kind of pass, in order of the path."""
+    sums: dict[tuple[str, int, str], Pairs] = {}
+    for pairs in (pairs for one in of_requests for pairs in one):
+        key = pairs.place, pairs.slot, pairs.after
         before = sums.get(key)
         if before is None:
             sums[key] = pairs

@@ -7,6 +7,7 @@ by all who ask for the evidence of one window: they agree.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from dataclasses import dataclass
 from threading import Lock
@@ -15,19 +16,21 @@ from typing import Final
 from specscope import convention
 from sqlalchemy import Connection, bindparam, func, select
 
-from specscope_server.diagnosis.engine_evidence import ReferenceEvidence
-from specscope_server.diagnosis.reference import as_evidence
+from specscope_server.diagnosis.engine_evidence import Referred
+from specscope_server.diagnosis.reference import as_evidence, reference_weights
 from specscope_server.store import references, schema
 from specscope_server.store.port import Reads
 from specscope_server.store.prepared import Prepared
 from specscope_server.store.reference_answers import MAX_REQUESTS, of_engine
-from specscope_server.store.values import from_ns
+from specscope_server.store.values import from_ns, to_ns
 
-Told = tuple[ReferenceEvidence, ...]
 AGAIN_NS: Final = 15 * 1_000_000_000
 """Least time between two comparisons of one engine over windows of one length, while requests come in."""
 MAX_KEPT: Final = 2048
-"""Engines and lengths of window that are kept, those asked for last; each takes a few kilobytes."""
+"""Engines and lengths of window that are kept, those asked for last; each takes a few
+hundred kilobytes at most, where its draft's states are compared."""
+MAX_DRAFT_STATES: Final = 2048
+"""Tokens whose draft states are told of an engine, those of the newest requests."""
 _R, _P, _T = schema.request.c, schema.process.c, schema.step_chunk.c
 _BELOW: Final = (convention.DETAIL_SUMMARY, convention.DETAIL_STEPS, convention.DETAIL_TOKENS)
 """Levels without fingerprints; a process that has not told its level may have some."""
@@ -67,7 +70,9 @@ class _Seen:
 class _Kept:
     seen: _Seen
     at_ns: int
-    told: Told
+    told: Referred
+    since_ns: int
+    """When the first of the compared requests arrived."""
 
 
 class ReferenceEvidences:
@@ -86,7 +91,7 @@ class ReferenceEvidences:
         workspace: str,
         engine_uid: str,
         window: tuple[int, int, int],
-    ) -> Told:
+    ) -> Referred:
         """Return what references tell of an engine's requests; ``window`` is (start, length, now) in ns.
 
         ``start`` is in the engine's time. ``reads`` are those of ``connection``. A workspace without a
@@ -95,11 +100,11 @@ class ReferenceEvidences:
         start_ns, length_ns, now_ns = window
         known = references.uids(connection, workspace)
         if not known:
-            return ()
+            return Referred()
         where = {"engine": engine_uid, "start": start_ns}
         requests = tuple((row[0], row[1], row[2]) for row in _REQUESTS.rows(connection, where))
         if not requests:
-            return ()
+            return Referred()
         seen = _Seen(known, requests, _NEWEST_CHUNK.rows(connection, where)[0][0])
         key = workspace, engine_uid, length_ns
         found = self._still(key, seen, start_ns, now_ns)
@@ -107,11 +112,11 @@ class ReferenceEvidences:
             with self._comparing:  # who comes meanwhile waits for this answer, and does not work it out again
                 found = self._still(key, seen, start_ns, now_ns)
                 if found is None:
-                    found = _compared(reads, workspace, engine_uid, start_ns)
-                    self._keep(key, _Kept(seen, now_ns, found))
+                    found, since_ns = _compared(reads, workspace, engine_uid, start_ns)
+                    self._keep(key, _Kept(seen, now_ns, found, min(since_ns, seen.since_ns)))
         return found
 
-    def _still(self, key: tuple[str, str, int], seen: _Seen, start_ns: int, now_ns: int) -> Told | None:
+    def _still(self, key: tuple[str, str, int], seen: _Seen, start_ns: int, now_ns: int) -> Referred | None:
         """Return what is kept if it may still be told: no request of it may be from before the window."""
         with self._lock:
             kept = self._kept.get(key)
@@ -119,7 +124,9 @@ class ReferenceEvidences:
                 return None
             self._kept.move_to_end(key)
         young = 0 <= now_ns - kept.at_ns < AGAIN_NS
-        same = kept.seen.references == seen.references and kept.seen.since_ns >= start_ns
+        if kept.since_ns < start_ns:
+            return None
+        same = kept.seen.references == seen.references
         return kept.told if kept.seen == seen or (young and same) else None
 
     def _keep(self, key: tuple[str, str, int], kept: _Kept) -> None:
@@ -130,8 +137,12 @@ class ReferenceEvidences:
                 self._kept.popitem(last=False)
 
 
-def _compared(reads: Reads, workspace: str, engine_uid: str, start_ns: int) -> Told:
+def _compared(reads: Reads, workspace: str, engine_uid: str, start_ns: int) -> tuple[Referred, int]:
+    """Return what references say, and when the first of the compared requests arrived (ns)."""
     answer = of_engine(reads, workspace, engine_uid, from_ns(start_ns))
     if answer is None or answer.reference is None:
-        return ()
-    return as_evidence(answer.slots, answer.reference.reference_uid)
+        return Referred(), sys.maxsize
+    told = as_evidence((*answer.slots, *answer.by_pass), answer.reference.reference_uid)
+    since_ns = sys.maxsize if answer.since is None else to_ns(answer.since)
+    weights = reference_weights(answer.reference.facts)
+    return Referred(told, answer.draft_states[:MAX_DRAFT_STATES], weights), since_ns

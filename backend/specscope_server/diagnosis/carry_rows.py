@@ -1,0 +1,98 @@
+"""What the draft extends of a request left, each against the reference's state at its token. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from specscope import convention, hidden
+from specscope.chunks import StepRow
+from specscope.hidden import HiddenRow
+from specscope.reference_file import Passage
+
+from specscope_server.diagnosis import relative_error
+from specscope_server.diagnosis.engine_evidence import DraftState
+
+PREFILL: Final = "prefill"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is known of the request beside its states; ``steps`` are its verify steps in order."""
+
+    uid: str
+    cached: int | None
+    steps: Sequence[StepRow] = ()
+
+
+def draft_states(
+    rows: Iterable[HiddenRow], known: int, passage: Passage, sequence: str, request: Request
+) -> list[DraftState]:
+    """Return the states after draft extends at the positions below ``known``, in order of the engine's steps.
+
+    ``known`` counts positions whose next token both sides share; ``sequence`` names the tokens, so that
+    states of requests with the same tokens can be told to be of the same token.
+    """
+    track = next((one for one in passage.tracks if one.place == hidden.CARRY and one.slot == 0), None)
+    if track is None:
+        return []
+    kept = [one for one in rows if _compared(one) and 0 <= one.position < min(known, len(track.rms))]
+    kept.sort(key=lambda one: one.step)
+    if not kept:
+        return []
+    levels = [(one.levels or [])[0] for one in kept]
+    units = [unit for one in kept for unit in (one.fingerprints or [])]
+    rms, projections = hidden.restore(levels, units)
+    at = [one.position for one in kept]
+    other, theirs = track.rms[at].astype(np.float64), track.projections[at].astype(np.float64)
+    sound = np.isfinite(rms) & np.isfinite(other) & (other > 0)
+    errors = np.full(len(kept), np.nan)
+    errors[sound] = relative_error.of_rows((rms[sound], projections[sound]), (other[sound], theirs[sound]))
+    by_step = {step.step: index for index, step in enumerate(request.steps)}
+    full = np.cumsum([0, *(step.accepted == step.drafted_depth > 0 for step in request.steps)]).tolist()
+    return [
+        _state(row, float(error), float(size), by_step.get(row.step), full, sequence, request)
+        for row, error, size in zip(kept, errors, rms / np.where(other > 0, other, 1.0), strict=True)
+        if np.isfinite(error)
+    ]
+
+
+def _compared(row: HiddenRow) -> bool:
+    return (
+        row.place == hidden.CARRY
+        and row.source == convention.TARGET_FED
+        and row.draft_step == 0
+        and row.slot == 0
+        and len(row.levels or ()) == 1
+        and len(row.fingerprints or ()) == hidden.PROJECTIONS
+    )
+
+
+def _state(
+    row: HiddenRow,
+    error: float,
+    scale: float,
+    index: int | None,
+    full: Sequence[int],
+    sequence: str,
+    request: Request,
+) -> DraftState:
+    prefill = row.after == PREFILL
+    step = request.steps[index] if index is not None and not prefill else None
+    since = 0 if prefill else None if index is None else index + 1
+    return DraftState(
+        request=request.uid,
+        sequence=sequence,
+        position=row.position,
+        error=error,
+        scale=scale,
+        after=row.after,
+        mode=row.mode,
+        cached=request.cached,
+        row=None if step is None else step.row,
+        batch=None if step is None else step.batch_size,
+        since_prefill=since,
+        full_accepts=None if since is None else full[since],
+    )

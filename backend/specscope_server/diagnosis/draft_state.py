@@ -1,0 +1,179 @@
+"""Where the draft's own layer leaves another state than the reference, though fed the right ones. Pure.
+
+A sound draft's state is a function of the tokens alone, so where it runs, what is cached and what came before
+cannot matter, and no workload can make a token wrong: sound engines are within 0.05 at every token (SGLang
+0.5.23 in float32). How *many* tokens a fault of the cache makes wrong is a matter of the text, though: where
+a draft's attention looks at nothing earlier it loses nothing (on the tiny pair a lost prompt moves 72 % of
+the states after a prefill, and 15 % of the later ones). So two conditions are told apart by **the same
+tokens in both** (a sequence of the reference and a position): right in one and wrong in the other, which is
+no difference of texts. Where no tokens are the same, shares are compared and the answer is less sure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Final
+
+from specscope import hidden
+
+from specscope_server.diagnosis import deviation, facts
+from specscope_server.diagnosis.engine_evidence import DraftState
+from specscope_server.diagnosis.model import Evidence, Number
+
+RIGHT: Final = 0.1
+"""Error of one token below which its state is the reference's: :data:`deviation.EQUAL`."""
+WRONG: Final = 0.3
+"""Error from which on it is another: six times what a sound engine has at its worst token, and twice what is
+noticed of a slot (:data:`deviation.NOTICED`), since 8 projections tell one token's error to about a quarter.
+Between the two a token counts for neither."""
+MIN_TOKENS: Final = 8
+MIN_REQUESTS: Final = 4
+"""Tokens, and requests that they are of, that a side needs: one odd request proves nothing."""
+SOUND: Final = 0.98
+"""Share of right tokens, of those that are right or wrong, on the side that is well."""
+CHANCE: Final = 1e-4
+"""Chance below which wrong tokens of other texts are not on one side by luck: Fisher's exact test."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The tokens of one condition, by what is wrong with them."""
+
+    name: str
+    states: tuple[DraftState, ...]
+
+    @property
+    def right(self) -> tuple[DraftState, ...]:
+        """Return those that are the reference's."""
+        return tuple(one for one in self.states if one.error < RIGHT)
+
+    @property
+    def wrong(self) -> tuple[DraftState, ...]:
+        """Return those that are not."""
+        return tuple(one for one in self.states if one.error >= WRONG)
+
+    @property
+    def well(self) -> bool:
+        """Say whether there is enough of it, and it is right."""
+        return _enough(self.right) and len(self.right) >= SOUND * (len(self.right) + len(self.wrong))
+
+    @property
+    def words(self) -> str:
+        """Say how many are wrong."""
+        return f"{len(self.wrong)} of {len(self.states)} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """``good`` is right and ``bad`` is not; ``same`` counts tokens right in one and wrong in the other.
+
+    ``paired``: enough of these, so that no difference of texts can be the cause.
+    """
+
+    good: Side
+    bad: Side
+    same: int
+    paired: bool
+
+    @property
+    def words(self) -> str:
+        """Say both sides."""
+        told = (
+            f"against the reference draft, {self.bad.words} are wrong (relative error {WRONG:g} and more),"
+            f" and {self.good.words}"
+        )
+        return told + (
+            f"; {self.same} of the wrong ones are tokens that are right there" if self.paired else ""
+        )
+
+    def numbers(self, evidence: Evidence) -> tuple[Number, ...]:
+        """Return both sides as evidence, and a request with a wrong token."""
+        place = facts.link(evidence, "draft.forward")
+        worst = max(self.bad.wrong, key=lambda one: one.error)
+        return (
+            Number(f"draft states that are not the reference's, {self.bad.name}", len(self.bad.wrong), 0,
+                   f"of {len(self.bad.states)} tokens", place),
+            Number(f"draft states that are not the reference's, {self.good.name}", len(self.good.wrong), 0,
+                   f"of {len(self.good.states)} tokens", place),
+            Number("the same tokens, right in one and wrong in the other", self.same, 0, "tokens", place),
+            Number(f"relative error of the draft's state at token {worst.position}", round(worst.error, 3),
+                   f"< {RIGHT:g}", "", f"/requests/{worst.request}"),
+        )  # fmt: skip
+
+
+def inputs_right(evidence: Evidence) -> bool:
+    """Say whether all that the draft's layer takes equals the reference, so that what it leaves is its doing.
+
+    The states that it is fed, fc's output and the embeddings, each compared. Where one differs, or was not
+    compared, the rules of these links tell what there is to tell.
+    """
+    for place in (hidden.FED, hidden.FC_OUT, hidden.EMBEDDING):
+        told = deviation.of_reference(evidence.reference, place, deviation.NOTICED)
+        if told is None or told.kind != deviation.SAME:
+            return False
+    return True
+
+
+def split(good: tuple[str, Iterable[DraftState]], bad: tuple[str, Iterable[DraftState]]) -> Split | None:
+    """Return that the first side, (name, states), is right and the second is not; ``None``: not shown.
+
+    The second has at least :data:`MIN_TOKENS` wrong tokens of :data:`MIN_REQUESTS` requests, and either so
+    many of them are tokens that the first side has right, or its requests with wrong tokens are more than
+    chance puts on one side.
+    """
+    well, ill = Side(good[0], tuple(good[1])), Side(bad[0], tuple(bad[1]))
+    if not well.well or not _enough(ill.wrong):
+        return None
+    known = {_token(one) for one in well.right} - {_token(one) for one in well.wrong}
+    both = [one for one in ill.wrong if _token(one) in known]
+    paired = _enough(both)
+    if not paired and _chance(well, ill) >= CHANCE:
+        return None
+    return Split(well, ill, len({_token(one) for one in both}), paired)
+
+
+def cuts(
+    states: Iterable[DraftState],
+    value: Callable[[DraftState], int | None],
+    name: Callable[[int], tuple[str, str]],
+) -> Split | None:
+    """Return the cut of ``value`` below which states are right and from which on they are not.
+
+    Of cuts that are shown that with most tokens right in one and wrong in the other, then the lowest.
+    ``name`` gives the words for below and from a number on. States without a value are left out.
+    """
+    valued = [(number, one) for one in states if (number := value(one)) is not None]
+    found: list[tuple[int, int, Split]] = []
+    for at in sorted({number for number, one in valued if one.error >= WRONG}):
+        low, high = name(at)
+        told = split(
+            (low, (one for number, one in valued if number < at)),
+            (high, (one for number, one in valued if number >= at)),
+        )
+        if told is not None:
+            found.append((-told.same, at, told))
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _enough(states: Sequence[DraftState]) -> bool:
+    return len(states) >= MIN_TOKENS and len({one.request for one in states}) >= MIN_REQUESTS
+
+
+def _token(state: DraftState) -> tuple[str, int]:
+    return state.sequence, state.position
+
+
+def _chance(well: Side, ill: Side) -> float:
+    """Return the probability that the side that is well has so few of the wrong tokens by luck.
+
+    Tokens of a request are alike, so requests are counted: those with a wrong token of all.
+    """
+    sides = [
+        (len({one.request for one in side.wrong}), len({one.request for one in side.states}))
+        for side in (well, ill)
+    ]
+    (few, of), (many, rest) = sides
+    total = comb(of + rest, few + many)
+    return sum(comb(of, k) * comb(rest, few + many - k) for k in range(few + 1)) / total
