@@ -64,6 +64,10 @@ def _evidence(store: Store) -> object:
     return store.evidence("default", facts.ENGINE, facts.NOW, 60)
 
 
+def _heard(store: Store) -> object:
+    return store.heard(facts.ago(900))
+
+
 def _series(store: Store) -> object:
     return store.series("default", None, facts.ago(60), facts.NOW, 10)
 
@@ -105,6 +109,10 @@ def _window(store: Store) -> object:
         (_evidence, r"step_chunk_by_end \(engine_uid=\? AND end_ns>\?\)"),
         (_evidence, r"COVERING INDEX request_by_engine \(engine_uid=\? AND arrival_ns>\?\)"),
         (_evidence, r"request USING INDEX request_differing \(engine_uid=\? AND arrival_ns>\?\)"),
+        (_heard, r"rollup_10s USING PRIMARY KEY \(engine_uid=\? AND dimension=\? AND bucket>\?"),
+        (_heard, r"COVERING INDEX step_chunk_by_end \(engine_uid=\? AND end_ns>\?\)"),
+        (_heard, r"request_by_engine \(engine_uid=\? AND arrival_ns>\?\)"),
+        (_heard, r"rollup_applied USING PRIMARY KEY \(engine_uid=\? AND process_uid=\?\)"),
         (
             _series,
             r"rollup_10s USING PRIMARY KEY \(engine_uid=\? AND dimension=\? AND bucket>\?",

@@ -139,6 +139,6 @@ def _ended() -> Prepared:
     return Prepared(
         select(counter.engine_uid, func.max(_ENGINE.last_received_ns))
         .join(schema.engine, _ENGINE.engine_uid == counter.engine_uid)
-        .where(counter.name == names.ENDED, _ENGINE.last_received_ns >= bindparam("heard"))
+        .where(counter.name == names.ENDED, counter.engine_uid.in_(_HEARD))
         .group_by(counter.engine_uid)
     )
