@@ -9,7 +9,7 @@ notifications (none is sent). Telling is not in it. Run it alone:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -40,7 +40,7 @@ class Cost:
     """Rule states that fire after it."""
 
 
-def measure(url: str, engines: int, database: int | None) -> list[Cost]:
+def measure(url: str, engines: int, database: int | None) -> Iterator[Cost]:
     """Fill an empty database with a fleet and judge it; ``database`` is its server's process id, if any."""
     store = open_store(url)
     fleet = Fleet(store, engines, datetime.now(UTC))
@@ -79,17 +79,14 @@ def measure(url: str, engines: int, database: int | None) -> list[Cost]:
             took.append(time.process_time() - began)
         return Cost("the list of engines, a tenth told steps", 1, took[1], took[1], 0.0, 0)
 
-    found = [
-        cost("the first after a start", 1, lambda: fleet.round(every)),
-        cost("all told steps", ROUNDS, lambda: fleet.round(every)),
-        cost("a tenth told steps", ROUNDS, lambda: fleet.round(tenth, rest)),
-        cost("none told anything but that it is alive", ROUNDS, lambda: fleet.round((), every)),
-        listed(),
-    ]
+    yield cost("the first after a start", 1, lambda: fleet.round(every))
+    yield cost("all told steps", ROUNDS, lambda: fleet.round(every))
+    yield cost("a tenth told steps", ROUNDS, lambda: fleet.round(tenth, rest))
+    yield cost("none told anything but that it is alive", ROUNDS, lambda: fleet.round((), every))
+    yield listed()
     fleet.pass_by(WINDOW_S)
     fleet.round((), every)
     evaluator.evaluate_now()
-    found.append(cost("none, and the window is empty", ROUNDS, lambda: fleet.round((), every)))
+    yield cost("none, and the window is empty", ROUNDS, lambda: fleet.round((), every))
     evaluator.deliverer.close()
     store.close()
-    return found
