@@ -1,19 +1,21 @@
-"""Seven ways of nothing happening, told apart on real engines: one answer each, with its evidence.
+"""Ways of nothing happening, told apart on real engines: one answer each, with its evidence.
 
-*Draft silent, no speculative request, only health checks, speculation off, hook not installed or engine
-changed, records dropped, tracer silent* (architecture, "Absence is data").
+*Draft silent, no speculative request, only health checks, no drafts at this batch, speculation off, hook not
+installed or engine changed, records dropped, shut down, tracer silent* (architecture, "Absence is data").
 """
 
 from __future__ import annotations
 
 import html
+import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live_answers import plant, settled, specscope, traced, until
+from live_answers import WAIT_S, plant, settled, specscope, traced, until
 from serverkit.live import Live
 from sglang_engine import CHAIN, Server, speculation
 from tiny_prompts import references
@@ -48,7 +50,7 @@ def says(live: Live, word: str, *evidence: str) -> dict[str, Any]:
 def test_each_silence_of_one_engine_has_its_own_answer(tmp_path: Path) -> None:
     with (
         specscope(tmp_path) as live,
-        Server(tmp_path, [*speculation(CHAIN), NO_WARMUP], traced(live)) as server,
+        Server(tmp_path, [*speculation(CHAIN), *none_from(4, tmp_path), NO_WARMUP], traced(live)) as server,
     ):
         shown = says(live, "idle", "The tracer is alive and no request arrived", "which is not health")
         assert (shown["requests"], shown["counts"], shown["acceptance_rate"]) == ({}, None, None)
@@ -72,9 +74,36 @@ def test_each_silence_of_one_engine_has_its_own_answer(tmp_path: Path) -> None:
         shown = says(live, "healthy", "The draft helps: acceptance length", "every boundary")
         assert (shown["findings"], shown["reconciliation"]["differing"]) == ([], 0)
 
-        os.killpg(server.pid, signal.SIGKILL)
-        shown = says(live, "tracer silent", "Nothing was received from the tracer for", "also when idle")
-        assert shown["requests"] == {"health_check": 3, "user": 11}
+        shown = drafts_nothing(live, server)
+        assert shown["findings"] == [], "what the engine is set to is no fault"
+        says(live, "healthy", "drafted nothing because the engine is set so", "from 4 requests at once on")
+
+        os.kill(server.pid, signal.SIGTERM)
+        says(live, "ended", "The engine was shut down in order", "its tracer said so")
+
+
+def none_from(requests: int, folder: Path) -> list[str]:
+    """Let the engine draft nothing where so many requests are served at once."""
+    table = folder / "steps.json"
+    table.write_text(json.dumps({"1": {"candidate_steps": [4]}, str(requests): {"candidate_steps": [0]}}))
+    # On a CPU there is no graph; SGLang 0.5.23 tries to capture one for each number of steps.
+    adaptive = ["--speculative-adaptive", "--speculative-adaptive-config", str(table)]
+    return [*adaptive, "--disable-cuda-graph"]
+
+
+def drafts_nothing(live: Live, server: Server) -> dict[str, Any]:
+    """Serve eight at once until the last ten seconds hold little else; the engine as judged by these."""
+    deadline = time.monotonic() + WAIT_S
+    prompts = [one.prompt for one in references()[:8]]
+    shown: dict[str, Any] = {}
+    for turn in range(1000):
+        server.generate_all({f"full-{turn}-{n}": prompt for n, prompt in enumerate(prompts)}, 8, 400)
+        (shown,) = live.get("/api/v1/engines", judge_s=10)["items"]
+        if shown["state"] == "not drafting":
+            break
+        assert time.monotonic() < deadline, (shown["state"], shown["state_reason"])
+    assert "has none from 4 requests at once on" in shown["state_reason"]
+    return shown
 
 
 @pytest.mark.slow
@@ -130,6 +159,10 @@ def test_a_draft_that_never_runs_is_found_silent(tmp_path: Path) -> None:
         counts = shown["counts"]
         assert counts["undrafted_steps"] == counts["verify_steps"] > 0
         assert (counts["drafted_depth"], shown["acceptance_rate"]) == (0, None)
+
+        os.killpg(server.pid, signal.SIGKILL)
+        shown = says(live, "tracer silent", "Nothing was received from the tracer for", "no end was told")
+        assert shown["requests"] == {"warmup": 1, "user": 4}
 
 
 CHANGED = '''

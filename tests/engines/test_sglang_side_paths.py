@@ -138,6 +138,8 @@ def test_a_full_batch_drafts_nothing_and_that_is_no_gap(adaptive: AdaptiveRun) -
     steps = [step for n in range(18) for step in adaptive.told.requests[f"full-{n}"].counted]
     silent = [step for step in steps if step.drafted_depth == 0]
     assert silent and len(silent) < len(steps)
+    for told in adaptive.told.engines:
+        assert told["speculative"]["steps_by_batch"] == {"1": [1, 2, 4], str(FULL): [0]}
     assert all((step.batch_size >= FULL) == (step.drafted_depth == 0) for step in steps)
     for step in silent:
         assert (step.drafted_nodes, step.accepted, step.committed, step.bonus) == (0, 0, 1, 1)
