@@ -71,8 +71,10 @@ def test_a_healthy_engine_is_its_reference(store: Store) -> None:
     refer(store)
     store.write([healthy("u0"), healthy("u1")], facts.NOW)
     found = compared(store)
-    assert [(one.place, one.slot, one.rows, one.reference) for one in found] == [
-        (hidden.FED, slot, 120, "r0") for slot in range(3)
+    assert [(one.place, one.slot, one.after, one.rows, one.reference) for one in found] == [
+        (hidden.FED, slot, after, rows, "r0")
+        for after, rows in (("", 120), ("prefill", 40), ("verify", 80))
+        for slot in range(3)
     ]
     for one in found:
         assert one.relative_error < 0.02

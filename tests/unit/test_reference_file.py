@@ -11,11 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 from specscope import columns, hidden, reference_file, tensorstats
-from specscope.reference_file import MAX_TOKENS, Model, ReferenceFileError, read
+from specscope.reference_file import MAX_TOKENS, Model, ReferenceFileError, Weight, read
 from storekit import references
 from storekit.references import FACTS, passage, states
 
-DRAFT = Model("draft", "LlamaForCausalLMEagle3", 128, 1, 1024, {"model.safetensors": "cd" * 32})
+WEIGHTS = (
+    Weight(("q.weight", "k.weight", "v.weight"), (256, 256), "aa bb cc", 0.001, 0.2, 1.5),
+    Weight(("norm.weight",), (128,), "dd ee ff", 1.6, 0.2, 2.0),
+)
+DRAFT = Model(
+    "draft",
+    "LlamaForCausalLMEagle3",
+    128,
+    1,
+    1024,
+    {"model.safetensors": "cd" * 32},
+    weights=WEIGHTS,
+)
 PASSAGES = (
     passage(
         {
@@ -49,6 +61,38 @@ def test_what_is_written_is_read() -> None:
             assert (track.place, track.slot) == (other.place, other.slot)
             np.testing.assert_array_equal(track.rms, other.rms)
             np.testing.assert_array_equal(track.projections, other.projections)
+
+
+def test_a_file_from_before_weights_were_told_is_read() -> None:
+    lines = changed(0, lambda value: value["draft"].pop("weights"))
+    facts, _ = read(lines)
+    assert facts.draft == replace(DRAFT, weights=())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("source", []),
+        ("source", ["x" * 201]),
+        ("shape", [1, -1]),
+        ("shape", "128"),
+        ("hash", 5),
+        ("mean", None),
+        ("std", "0.2"),
+        ("max_abs", float("inf")),
+    ],
+)
+def test_a_weight_that_makes_no_sense_is_refused(name: str, value: object) -> None:
+    lines = changed(0, lambda told: told["draft"]["weights"][1].update({name: value}))
+    with pytest.raises(ReferenceFileError):
+        read(lines)
+
+
+@pytest.mark.parametrize("value", [5, {}, [5], [{}] * 1001])
+def test_weights_that_are_no_list_of_objects_are_refused(value: object) -> None:
+    lines = changed(0, lambda told: told["draft"].update(weights=value))
+    with pytest.raises(ReferenceFileError):
+        read(lines)
 
 
 def test_the_same_run_gives_the_same_bytes() -> None:

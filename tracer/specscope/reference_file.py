@@ -324,7 +324,7 @@ def _model(value: Mapping[str, Any]) -> Model:
         vocab_size=_number(value, "vocab_size", MAX_ID),
         files=_texts(value, "files"),
         norms=_texts(value, "norms"),
-        weights=_weights(value.get("weights") or []),
+        weights=_weights(value.get("weights", [])),
     )
 
 

@@ -31,7 +31,7 @@ KIND: Final = "aux_layers"
 FAULT: Final = "F05"
 MIN_LOOKS: Final = 8
 """Looks in which two slots must have held the same numbers: one could be a prompt of one token."""
-_ROOTS: Final = ("draft_silent", "fc_bypassed")
+_ROOTS: Final = ("draft_silent", "fc_bypassed", "tree_mask")
 _FED: Final = (hidden.AUX_CAPTURE, hidden.FED)
 
 

@@ -18,7 +18,16 @@ from typing import Final
 from specscope import convention as c
 from specscope import hidden
 
-from specscope_server.diagnosis import deviation, facts, inventory, sprt, statistics, zero_acceptance
+from specscope_server.diagnosis import (
+    deviation,
+    draft_differs,
+    draft_state,
+    facts,
+    inventory,
+    sprt,
+    statistics,
+    zero_acceptance,
+)
 from specscope_server.diagnosis.hidden_evidence import HiddenEvidence
 from specscope_server.diagnosis.model import (
     CERTAIN,
@@ -59,6 +68,9 @@ ERRORS: Final = 3.0
 ERRORS_ALONE: Final = 5.7
 """Standard errors where nothing else speaks: one false alarm in 1e8 looks, as 100 engines give in some
 months (8640 windows a day each)."""
+MIN_WRONG: Final = 32
+EVERY: Final = 0.98
+"""Tokens, and their share, at which the draft's state is wrong where what is wrong touches every token."""
 _ROOTS: Final = ("draft_silent", "fc_bypassed", "weights_missing", "weights_not_finite")
 
 
@@ -97,6 +109,7 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
         _growing(evidence, carry),
         _normed(evidence, carry),
         _norms(evidence),
+        _other_layer(evidence),
         _collapsed(evidence, carry),
     ):
         if told is not None:
@@ -364,6 +377,51 @@ def _norms(evidence: Evidence) -> Finding | None:
         " that adds it), or serve the draft with a class that has the norms that its checkpoint states.",
         "A/B: the same prompts with the norm weights of the checkpoint increased by 1, or with the engine's"
         " class that the checkpoint was trained with; acceptance must return",
+    )
+
+
+def _other_layer(evidence: Evidence) -> Finding | None:
+    """Say that the layer makes another state of the right input at every token, and with the right weights.
+
+    What it sees of earlier tokens matters at some tokens and not at others; a norm, a residual or another
+    activation matters at all of them.
+    """
+    held = draft_differs.compared(evidence)
+    every = draft_state.Side("tokens", evidence.draft_states)
+    if not held or any(one.kind != draft_differs.SAME for one in held) or _encoded_otherwise(evidence):
+        return None
+    if not draft_state.inputs_right(evidence) or len(every.wrong) < MIN_WRONG or every.right:
+        return None
+    if len(every.wrong) < EVERY * len(every.states):
+        return None
+    errors = sorted(one.error for one in every.wrong)
+    return _finding(
+        evidence,
+        CERTAIN,
+        "The draft's layer computes otherwise than in its training",
+        f"Held against the reference draft, the state that the draft's layer leaves is wrong at all of"
+        f" {len(every.wrong)} tokens, in prefill and after verify steps alike, though the layer is given the"
+        " right states and holds the very weights of the reference. What it sees of earlier tokens matters at"
+        " some tokens only: a norm or a residual inside of the layer is missing, doubled or misplaced.",
+        (
+            Number("tokens at which the draft's state is another than the reference's", len(every.wrong), 0,
+                   f"of {len(every.states)}", _place(evidence)),
+            Number("median of their relative errors", round(errors[len(errors) // 2], 3),
+                   f"< {draft_state.RIGHT:g}", "", _place(evidence)),
+            Number("tensors of the draft that are the reference's", len(held), len(held), "tensors",
+                   f"{facts.link(evidence)}#weights"),
+        ),
+        "Compare the engine's class of the draft with the code of its training: norms before and after the"
+        " attention, what is added as residual, the activation; take out plugins and patches that touch it.",
+        "A/B: the same prompts with an engine (or version) whose class of the draft is known to serve it",
+    )  # fmt: skip
+
+
+def _encoded_otherwise(evidence: Evidence) -> bool:
+    """Say whether the draft's positions are told to be encoded otherwise: then that is the cause."""
+    return any(
+        str(line.get("field")).startswith("rope") and line.get("level") == "check"
+        for line in facts.entries(evidence.config, "differences")
     )
 
 

@@ -34,6 +34,8 @@ F03 = "F03"
 ONE_ID = 0.98
 """Share of all proposed ids that are one id, from which on they are filler; real drafts repeat a line break
 or a space for a while, never nearly always."""
+MIN_UNDRAFTED = 32
+"""Steps without a draft in them that show that none ever reaches the target."""
 MIN_FILLER_STEPS = 64
 """Steps whose proposals must have been looked at before their ids are called filler."""
 
@@ -170,7 +172,29 @@ def _silence(path: _Path, evidence: Evidence) -> _Silence | None:
             "Find why the engine drops the proposals before verification (grammar, overlap or disaggregation"
             " options) and restart without that option.",
         )
-    return None
+    return _dropped(path, evidence)
+
+
+def _dropped(path: _Path, evidence: Evidence) -> _Silence | None:
+    """Return that the draft runs and proposes, and no verify step has a draft in it."""
+    counts, propose = evidence.counts, path.propose
+    if counts is None or propose is None or path.verify is None or not propose.observed:
+        return None
+    if counts.steps < MIN_UNDRAFTED or counts.undrafted_steps < counts.steps or counts.drafted_depth:
+        return None
+    ran = sum(line.observed for line in path.forwards)
+    if not ran:
+        return None
+    return _Silence(
+        F03,
+        path.verify,
+        "Drafts made and dropped",
+        f"The draft works ({propose.observed} proposals, {ran} forwards {propose.span}), and none of its"
+        f" tokens reaches the target: all {counts.steps} steps ran without one. You pay for drafts that"
+        " nobody verifies.",
+        "Find why the engine drops the proposals before verification (grammar, overlap or a fallback to plain"
+        " decoding) and remove it.",
+    )
 
 
 def _placeholders(line: facts.Line, proposed: int) -> _Silence:

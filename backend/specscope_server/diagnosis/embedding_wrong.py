@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from specscope import hidden
 
-from specscope_server.diagnosis import deviation, facts, inventory, sprt
+from specscope_server.diagnosis import deviation, facts, inventory, shifted, sprt
 from specscope_server.diagnosis.model import (
     CERTAIN,
     CRITICAL,
@@ -58,7 +58,8 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
     table = _table(evidence)
     shared = bool(table.get("shared_with") or table.get("equal_to"))
     told = deviation.of_reference(evidence.reference, hidden.EMBEDDING, ERROR)
-    if told is not None and told.kind not in (deviation.SAME, deviation.SHIFTED, deviation.SCALED):
+    moved = shifted.moved_inputs(evidence)  # right rows of other tokens
+    if told is not None and moved is None and told.kind not in (deviation.SAME, deviation.SCALED):
         slot = told.slots[0]
         decided = inventory.decision(evidence)
         if shared or (not table and decided == sprt.NO_BENEFIT):

@@ -17,6 +17,7 @@ from specscope import convention as c
 from specscope import hidden
 
 from specscope_server.diagnosis import facts
+from specscope_server.diagnosis.hidden_evidence import HiddenEvidence
 from specscope_server.diagnosis.model import (
     CERTAIN,
     CRITICAL,
@@ -35,6 +36,8 @@ FAULT = "F04"
 MIN_PASSES = 4
 """Target-fed passes that a bypass needs when nothing but the ledger shows it; one is enough with a width."""
 EMPTY_SHARE = 0.5
+NEVER_FILLED = 0.95
+"""Share of zero rows after verifies from which on all are empty: what is lost on the way loses some."""
 STALE_LOOKS = 16
 """Looks of exactly the same size at which a buffer is not refilled: sizes of states differ between steps."""
 
@@ -71,6 +74,9 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
         return _bypassed(evidence, fc, widths)
     if widths.wrong and fc.graph:
         return _stale_buffer(evidence, fc, widths, _empty_input(evidence))
+    never_filled = _never_filled(evidence)
+    if never_filled is not None:
+        return _empty_buffer(evidence, fc, widths, never_filled)
     # A pass that never fed the draft skipped no fc: that is a silent draft, another finding.
     fed = fc.expected if extend is None else extend.observed
     if fc.short and fc.observed < fed:
@@ -263,6 +269,52 @@ def _stale_buffer(evidence: Evidence, fc: facts.Line, widths: _Widths, empty: Nu
         next_check="A/B: start the engine with --disable-cuda-graph and send the same prompts; if fc is then"
         " never crossed on target-fed passes, the bypass is proven",
         fix=_fix(widths, _switched_off(evidence)),
+        boundary=c.DRAFT_FC,
+    )
+
+
+def _never_filled(evidence: Evidence) -> HiddenEvidence | None:
+    """Return the place on the way into fc that holds nothing but zeros after every verify step."""
+    for one in evidence.hidden:
+        if one.place in (hidden.FED, hidden.FC_IN) and one.after == "verify" and one.looks >= MIN_PASSES:
+            every = [
+                other for other in evidence.hidden if (other.place, other.after) == (one.place, one.after)
+            ]
+            if all((other.zero_share or 0.0) >= NEVER_FILLED for other in every):
+                return one
+    return None
+
+
+def _empty_buffer(evidence: Evidence, fc: facts.Line, widths: _Widths, empty: HiddenEvidence) -> Finding:
+    return Finding(
+        kind=KIND,
+        fault_class=FAULT,
+        severity=CRITICAL,
+        confidence=CERTAIN,
+        title="fc runs on a buffer that is never filled",
+        sentence=(
+            f"fc ran, and after verify steps it was given nothing but zeros: {empty.zero_share:.0%} of the"
+            f" {empty.rows} rows at {empty.place}. The target's aux hidden states never reach the buffer that"
+            " the draft reads, in no pass, so it goes on without having seen what was accepted."
+        ),
+        numbers=(
+            Number(
+                f"share of rows of zeros at {empty.place}, after verify",
+                empty.zero_share,
+                0,
+                "",
+                facts.link(evidence, c.DRAFT_FC),
+            ),
+            *_numbers(evidence, fc, widths),
+        ),
+        ruled_out=(
+            *_ruled_out(evidence, widths),
+            Ruled("F07 lost on the way", "not some rows are empty but all of them, in every pass"),
+        ),
+        next_check="A/B: the same prompts with --disable-cuda-graph and without plugins that touch its"
+        " input; rows after a verify step must not be zero then",
+        fix="Look at what copies the target's hidden states into the draft's own buffer: a test of shape or"
+        " width that leaves the copy out.",
         boundary=c.DRAFT_FC,
     )
 

@@ -1,4 +1,4 @@
-"""F07, F12: the states that the draft is fed are not those that the target has at these tokens.
+"""F06, F07, F12: the states that the draft is fed are not those that the target has at these tokens.
 
 They pass through hands: packed by the target, copied, sent from a prefill to a decode engine, scaled. Where
 the hand-over changes them, the draft's input differs from what the target packed in the very same pass, which
@@ -33,6 +33,7 @@ from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
 KIND: Final = "fed_states_differ"
 TRANSPORT: Final = "F07"
 NUMERIC: Final = "F12"
+RESIDUAL: Final = "F06"
 COPIED: Final = 0.05
 """Error between two places of one pass below which one is a copy of the other: an exact copy has 0, one
 through bfloat16 0.004."""
@@ -305,6 +306,7 @@ _OF_REFERENCE: Final = {
     deviation.ROTATED: (NUMERIC, SUSPECTED, "Hidden states of another representation"),
     deviation.NOISE: (TRANSPORT, SUSPECTED, "Noise in the hidden states that the draft is fed"),
     deviation.OTHER_ROWS: (TRANSPORT, SUSPECTED, "The draft is fed states of other tokens"),
+    deviation.PARTIAL: (RESIDUAL, SUSPECTED, "Hidden states without their residual"),
 }
 
 
@@ -324,6 +326,11 @@ def _unlike(evidence: Evidence, told: Deviation) -> Finding:
         deviation.NOISE: (
             "At the same tokens the states that the draft is fed are the target's own and something more that"
             " knows nothing of them: size and error are those of added noise."
+        ),
+        deviation.PARTIAL: (
+            "At the same tokens every slot that the draft is fed is a small part of the target's state in a"
+            " reference run: what one sublayer puts out, without the residual that it is added to. The sum of"
+            " another layer would share far more with it."
         ),
         deviation.OTHER_ROWS: (
             "At the same tokens the states that the draft is fed are as large as the target's own in a"

@@ -50,6 +50,17 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
             " place: the draft's states are read by a head that was not trained with them.",
             (*(odd.number(evidence) for odd in put), *numbers),
         )
+    tied = inventory.tied_head(evidence)
+    if tied is not None and decided != sprt.BENEFIT:
+        return _finding(
+            evidence,
+            CERTAIN if decided == sprt.NO_BENEFIT else SUSPECTED,
+            "The draft's head was tied to the embedding",
+            "The draft's checkpoint has an output head of its own; the engine dropped it and answers through"
+            " the embedding, which is the target's: the draft's states are read by a table that was not"
+            " trained with them.",
+            (tied.number(evidence), *numbers),
+        )
     if any(one.fault_class for one in found) or decided == sprt.BENEFIT:
         return CLEAR
     if copy and decided == sprt.NO_BENEFIT:

@@ -18,6 +18,10 @@ UPSTREAM: Final = ("draft_silent", "fc_bypassed", "aux_layers", "fed_states_diff
 """Findings before the draft's own weights: what an absent or unfed draft proposes says nothing of them."""
 
 
+OPTIONAL: Final = ("input_norm.", "fc_norm.", "aux_norm_")
+"""Norms of an EAGLE-3 draft that some configurations switch on (SGLang 0.5.23 models/llama_eagle3.py)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Odd:
     """One oddity of the inventory, with what is told of its tensor (empty: only the name is known)."""
@@ -60,18 +64,28 @@ def tensors(evidence: Evidence) -> tuple[Mapping[str, Any], ...]:
 
 
 def extra_norms(evidence: Evidence) -> tuple[Odd, ...]:
-    """Return norms that the engine has made and the checkpoint has no weight for, under any name.
+    """Return norms that a configuration asked for and the checkpoint has no weight for, under any name.
 
     Weights of ones: nothing was lost, but the draft's states are normed where its training did not norm them.
-    None where the loader dropped names of norms, which may be theirs.
+    None where the loader dropped names of norms, which may be theirs. Norms that every draft has
+    (:data:`OPTIONAL` are not) were lost where they are missing.
     """
     if any("norm" in odd.name for odd in oddities(evidence, "unused")):
         return ()
     return tuple(
         odd
         for odd in oddities(evidence, "missing")
-        if "norm" in odd.name and number(odd.tensor.get("mean")) == 1 and number(odd.tensor.get("std")) == 0
+        if any(name in odd.name for name in OPTIONAL)
+        and number(odd.tensor.get("mean")) == 1
+        and number(odd.tensor.get("std")) == 0
     )
+
+
+def tied_head(evidence: Evidence) -> Odd | None:
+    """Return the head of the checkpoint where the engine dropped it and has no head beside the embedding."""
+    if any("lm_head" in str(tensor.get("name")) for tensor in tensors(evidence)):
+        return None
+    return next((odd for odd in oddities(evidence, "unused") if odd.name.endswith("lm_head.weight")), None)
 
 
 def not_observed(evidence: Evidence) -> str:

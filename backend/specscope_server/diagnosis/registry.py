@@ -36,6 +36,7 @@ from specscope_server.diagnosis import (
     token_map,
     too_good,
     totals_differ,
+    tree_mask,
     verify_wrong,
     vocabulary,
     weights_changed,
@@ -58,10 +59,13 @@ RULES: Final = (
     Rule(draft_differs.KIND, draft_differs.judge),
     # Before wrong layers, which it looks like: it asks for a target that carries a state, they for nothing.
     Rule(recurrent_state.KIND, recurrent_state.judge, c.DETAIL_FULL),
+    # Likewise: wrong in the passes of a tree alone.
+    Rule(tree_mask.KIND, tree_mask.judge, c.DETAIL_FULL),
     Rule(aux_layers.KIND, aux_layers.judge, c.DETAIL_FULL),
     Rule(fed_states_differ.KIND, fed_states_differ.judge, c.DETAIL_FULL),
-    Rule(token_map.KIND, token_map.judge, c.DETAIL_STEPS),
+    # Another vocabulary before the map that it makes wrong.
     Rule(vocabulary.KIND, vocabulary.judge, c.DETAIL_STEPS),
+    Rule(token_map.KIND, token_map.judge, c.DETAIL_STEPS),
     Rule(head_replaced.KIND, head_replaced.judge, c.DETAIL_STEPS),
     Rule(embedding_wrong.KIND, embedding_wrong.judge, c.DETAIL_STEPS),
     Rule(carry_broken.KIND, carry_broken.judge, c.DETAIL_STEPS),

@@ -42,7 +42,7 @@ OF_SURE: Final = 0.05
 
 def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether the draft's ids are mapped to the target's as its training meant."""
-    if any(one.kind == "draft_silent" for one in found):
+    if any(one.kind in ("draft_silent", "vocabulary") for one in found):
         return CLEAR
     size, vocab = _size(evidence), inventory.number(facts.setting(evidence.config, "vocab_size"))
     present = facts.setting(evidence.config, "d2t", "present")

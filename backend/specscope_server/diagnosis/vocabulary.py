@@ -31,7 +31,7 @@ _SPECIAL: Final = ("bos_token_id", "eos_token_id")
 
 def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether the draft speaks the target's vocabulary."""
-    if any(one.kind in ("draft_silent", "token_map", "weights_not_finite") for one in found):
+    if any(one.kind in ("draft_silent", "weights_not_finite") for one in found):
         return CLEAR  # they bring ids out of range with them
     ids = evidence.steps.ids
     if ids is not None and (ids.below_zero or ids.above_vocab):
@@ -39,7 +39,8 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
     if differ(evidence):
         decided = inventory.decision(evidence)
         if decided == sprt.NO_BENEFIT and not any(one.fault_class for one in found):
-            return _other(evidence, (*_differing(evidence), *_tokenizers(evidence)))
+            lines = (*_differing(evidence), *_tokenizers(evidence))
+            return _other(evidence, lines, _map_of_others(evidence))
         if decided == sprt.UNDECIDED:
             return Unknown("vocabularies differ, and whether drafts are accepted is not decided yet")
         return CLEAR
@@ -95,14 +96,25 @@ def _out_of_range(evidence: Evidence, below: int, above: int, nodes: int) -> Fin
     )
 
 
-def _other(evidence: Evidence, lines: tuple[dict[str, object], ...]) -> Finding:
+def _map_of_others(evidence: Evidence) -> tuple[Number, ...]:
+    """Return that the draft's map names ids that its own table of known tokens does not."""
+    for draft in facts.entries(evidence.config, "weights", "drafts"):
+        outside = inventory.number(facts.setting(draft, "map", "outside_t2d"))
+        if outside:
+            place = f"{facts.link(evidence)}#weights"
+            return (Number("target ids of the map that t2d does not name", int(outside), 0, "", place),)
+    return ()
+
+
+def _other(evidence: Evidence, lines: tuple[dict[str, object], ...], renamed: tuple[Number, ...]) -> Finding:
     return _finding(
         evidence,
-        SUSPECTED,
+        CERTAIN if renamed else SUSPECTED,
         "Draft and target have different vocabularies",
         "Practically no draft is accepted, and draft and target do not have the same vocabulary"
-        f" ({', '.join(str(line.get('field')) for line in lines)}): ids may mean other tokens.",
-        _numbers(evidence, lines),
+        f" ({', '.join(str(line.get('field')) for line in lines)}): ids may mean other tokens."
+        + (" The draft's map names ids that its own table of known tokens does not." if renamed else ""),
+        (*_numbers(evidence, lines), *renamed),
         (),
     )
 

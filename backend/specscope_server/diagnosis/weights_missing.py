@@ -129,7 +129,8 @@ def _weak(evidence: Evidence) -> Finding | None:
             (Ruled("F10 token map", "the draft itself is unsure, before any map"),),
         )
     fresh = inventory.oddities(evidence, "as initialised")
-    unused = inventory.oddities(evidence, "unused")
+    tied = inventory.tied_head(evidence)  # its name is not missing: another head stands in its place
+    unused = tuple(odd for odd in inventory.oddities(evidence, "unused") if odd != tied)
     odd = (*fresh, *unused)
     if not odd:
         return None
