@@ -19,6 +19,7 @@ from specscope_server.diagnosis import (
     fc_bypassed,
     fed_states_differ,
     head_replaced,
+    position_config,
     shifted,
     tree_mask,
     vocabulary,
@@ -260,3 +261,16 @@ def test_a_map_of_another_vocabulary_is_the_vocabularys() -> None:
     config = {**given.config, "differences": [sizes], "weights": {"drafts": drafts}}
     told = named(vocabulary.judge, replace(given, config=config))
     assert (told.fault_class, told.confidence) == ("F11", CERTAIN)
+
+
+def test_positions_that_differ_are_proven_by_the_drafts_own_states() -> None:
+    line = {"field": "rope_theta", "level": "check", "draft": 500000.0, "target": 10000.0, "checkpoint": None}
+    given = served(*map(tensor, WEIGHTS))
+    config = {**given.config, "differences": [line]}
+    wrong = replace(given, config=config, reference=tuple(INPUTS), draft_states=states(20, right=44))
+    told = named(position_config.judge, wrong)
+    assert (told.fault_class, told.confidence) == ("F13", CERTAIN)
+    sound = replace(wrong, draft_states=states(0, right=64))
+    assert isinstance(position_config.judge(sound, ()), Unknown)
+    alike = replace(wrong, config={**given.config, "differences": []})
+    assert position_config.judge(alike, ()) is CLEAR

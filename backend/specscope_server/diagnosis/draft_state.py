@@ -31,6 +31,9 @@ Between the two a token counts for neither."""
 MIN_TOKENS: Final = 8
 MIN_REQUESTS: Final = 4
 """Tokens, and requests that they are of, that a side needs: one odd request proves nothing."""
+MIN_PAIRED: Final = 2
+"""Requests of which the same tokens must be right in one condition and wrong in the other: no text can be
+the cause there, and one odd request still proves nothing."""
 SOUND: Final = 0.98
 """Share of right tokens, of those that are right or wrong, on the side that is well."""
 CHANCE: Final = 1e-4
@@ -103,6 +106,12 @@ class Split:
         )  # fmt: skip
 
 
+def elsewhere(evidence: Evidence) -> Side | None:
+    """Return the tokens at which the draft leaves another state than the reference's; ``None``: not shown."""
+    every = Side("tokens", evidence.draft_states)
+    return every if inputs_right(evidence) and _enough(every.wrong) else None
+
+
 def inputs_right(evidence: Evidence) -> bool:
     """Say whether all that the draft's layer takes equals the reference, so that what it leaves is its doing.
 
@@ -119,17 +128,17 @@ def inputs_right(evidence: Evidence) -> bool:
 def split(good: tuple[str, Iterable[DraftState]], bad: tuple[str, Iterable[DraftState]]) -> Split | None:
     """Return that the first side, (name, states), is right and the second is not; ``None``: not shown.
 
-    The second has at least :data:`MIN_TOKENS` wrong tokens of :data:`MIN_REQUESTS` requests, and either so
-    many of them are tokens that the first side has right, or its requests with wrong tokens are more than
-    chance puts on one side.
+    Either at least :data:`MIN_TOKENS` wrong tokens of the second, of :data:`MIN_PAIRED` requests, are tokens
+    that the first side has right; or so many wrong tokens are of :data:`MIN_REQUESTS` requests, and those are
+    more than chance puts on one side.
     """
     well, ill = Side(good[0], tuple(good[1])), Side(bad[0], tuple(bad[1]))
-    if not well.well or not _enough(ill.wrong):
+    if not well.well:
         return None
     known = {_token(one) for one in well.right} - {_token(one) for one in well.wrong}
     both = [one for one in ill.wrong if _token(one) in known]
-    paired = _enough(both)
-    if not paired and _chance(well, ill) >= CHANCE:
+    paired = _enough(both, MIN_PAIRED)
+    if not paired and (not _enough(ill.wrong) or _chance(well, ill) >= CHANCE):
         return None
     return Split(well, ill, len({_token(one) for one in both}), paired)
 
@@ -157,8 +166,8 @@ def cuts(
     return min(found, key=lambda one: one[:2])[2] if found else None
 
 
-def _enough(states: Sequence[DraftState]) -> bool:
-    return len(states) >= MIN_TOKENS and len({one.request for one in states}) >= MIN_REQUESTS
+def _enough(states: Sequence[DraftState], requests: int = MIN_REQUESTS) -> bool:
+    return len(states) >= MIN_TOKENS and len({one.request for one in states}) >= requests
 
 
 def _token(state: DraftState) -> tuple[str, int]:

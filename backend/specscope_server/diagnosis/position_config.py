@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from specscope.rollup import COPY_LIKE
 
-from specscope_server.diagnosis import context_curve, facts, inventory, slice_compare, statistics
+from specscope_server.diagnosis import context_curve, draft_state, facts, inventory, slice_compare, statistics
 from specscope_server.diagnosis.model import CERTAIN, SUSPECTED, WARNING, Evidence, Finding, Number, Ruled
 from specscope_server.diagnosis.slice_compare import MIN_STEPS
 from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
@@ -53,6 +53,20 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
     paired = [line for line in lines if line.get("field") != "max_positions"]
     if not paired:
         return CLEAR
+    elsewhere = draft_state.elsewhere(evidence)
+    if elsewhere is not None:
+        return _finding(
+            evidence,
+            CERTAIN,
+            "The draft's positions are encoded otherwise than its reference's",
+            f"Draft and target differ in {_names(paired)}, and at {elsewhere.words} the draft's layer leaves"
+            " another state than the reference's draft, from the same input: its attention looks elsewhere.",
+            (
+                *_numbers(evidence, paired, "target"),
+                Number("draft states that are not the reference's", len(elsewhere.wrong), 0,
+                       f"of {len(elsewhere.states)} tokens", facts.link(evidence, "draft.forward")),
+            ),
+        )  # fmt: skip
     effect = _effect(evidence)
     if effect is None:
         return Unknown(

@@ -44,7 +44,7 @@ MAX_REQUESTS: Final = 20
 """Requests of an engine looked at, the newest ones."""
 MAX_LOOKED_THROUGH: Final = 100
 """Requests among which those are chosen."""
-MIN_OF_KIND: Final = 16
+MIN_OF_KIND: Final = 8
 """Requests with a cached prefix, and without one, that are looked at where there are so many."""
 MAX_STEPS: Final = 1024
 MAX_ROWS: Final = 20_000
