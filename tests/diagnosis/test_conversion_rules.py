@@ -237,13 +237,14 @@ def odd(kind: str, name: str) -> dict[str, Any]:
 
 
 def test_an_optional_norm_without_weights_is_no_loss_but_a_norm_too_many() -> None:
-    ones = {"name": "model.input_norm.weight", "mean": 1.0, "std": 0.0, "status": "missing"}
-    given = served(ones, seen=BAD, odd=[odd("missing", "model.input_norm.weight")])
+    name = "model.input_norm.weight"
+    ones = {"name": name, "mean": 1.0, "std": 0.0, "status": "missing"}
+    given = served(ones, seen=BAD, odd=[odd("missing", name)])
     assert weights_missing.judge(given, ()) is CLEAR
     told = named(carry_broken.judge, given)
     assert (told.fault_class, told.confidence) == ("F06", CERTAIN)
     assert "input_norm" in told.sentence
-    renamed = served(ones, seen=BAD, odd=[odd("missing", ones["name"]), odd("unused", "in_norm.weight")])
+    renamed = served(ones, seen=BAD, odd=[odd("missing", name), odd("unused", "in_norm.weight")])
     assert named(weights_missing.judge, renamed).fault_class == "F08"
 
 
@@ -257,8 +258,8 @@ def test_a_head_that_was_tied_away_is_replaced_and_not_missing() -> None:
 def test_a_map_of_another_vocabulary_is_the_vocabularys() -> None:
     given = served(tensor(FC), seen=BAD)
     sizes = {"field": "vocab_size", "level": "check", "draft": 1027, "target": 1024, "why": "x"}
-    drafts = [{"observed": True, "tensors": [], "oddities": [], "map": {"outside_t2d": 3}}]
-    config = {**given.config, "differences": [sizes], "weights": {"drafts": drafts}}
+    draft: dict[str, Any] = {"observed": True, "map": {"outside_t2d": 3}}
+    config: dict[str, Any] = {**given.config, "differences": [sizes], "weights": {"drafts": [draft]}}
     told = named(vocabulary.judge, replace(given, config=config))
     assert (told.fault_class, told.confidence) == ("F11", CERTAIN)
 

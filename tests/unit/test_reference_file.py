@@ -88,7 +88,10 @@ def test_a_weight_that_makes_no_sense_is_refused(name: str, value: object) -> No
         read(lines)
 
 
-@pytest.mark.parametrize("value", [5, {}, [5], [{}] * 1001])
+TOO_MANY: list[dict[str, Any]] = [{}] * 1001
+
+
+@pytest.mark.parametrize("value", [5, {"a": 1}, [5], TOO_MANY])
 def test_weights_that_are_no_list_of_objects_are_refused(value: object) -> None:
     lines = changed(0, lambda told: told["draft"].update(weights=value))
     with pytest.raises(ReferenceFileError):
