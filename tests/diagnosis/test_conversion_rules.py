@@ -113,6 +113,14 @@ def test_one_tensor_of_other_values_is_no_known_conversion() -> None:
     assert isinstance(draft_differs.judge(served(*tensors, seen=BAD), ()), Unknown)
 
 
+@pytest.mark.parametrize("field", ["from", "shape", "hash", "mean", "std", "max_abs", "name", "status"])
+@pytest.mark.parametrize("value", [5, None, {"a": 1}, [5, None], "x", float("nan")])
+def test_nonsense_of_an_engine_is_no_difference(field: str, value: object) -> None:
+    given = served(tensor(NORM), tensor(MLP, **{field: value}), tensor(FC))
+    draft_differs.judge(given, ())
+    carry_broken.judge(given, ())
+
+
 def test_a_part_of_one_rank_is_not_compared() -> None:
     assert isinstance(draft_differs.judge(served(tensor(MLP, shape=[256, 128], hash="x")), ()), Unknown)
 

@@ -70,14 +70,21 @@ def compared(evidence: Evidence) -> list[Held]:
     wanted = {frozenset(one.source): one for one in evidence.reference_weights}
     held: list[Held] = []
     for tensor in inventory.tensors(evidence):
-        source = cast("Sequence[str]", tensor.get("from") or ())
-        other = wanted.get(frozenset(source))
+        other = wanted.get(_source(tensor))
         if tensor.get("status") != "loaded" or other is None:
             continue
         if tensor.get("shape") != list(other.shape):
             continue  # a part of one rank
         held.append(Held(str(tensor.get("name")), _way(tensor, other), tensor, other))
     return held
+
+
+def _source(tensor: Mapping[str, Any]) -> frozenset[str]:
+    """Return the checkpoint's names of a tensor; none where an engine tells something else there."""
+    told: object = tensor.get("from")
+    if not isinstance(told, list | tuple):
+        return frozenset()
+    return frozenset(name for name in cast("Sequence[object]", told) if isinstance(name, str))
 
 
 def _way(told: Mapping[str, Any], wanted: ReferenceWeight) -> str:
