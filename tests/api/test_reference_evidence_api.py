@@ -51,8 +51,10 @@ def test_a_wrong_order_is_named_from_the_reference_on(live: Live) -> None:
         headers={"Content-Type": "application/jsonl"},
     ).json()
     told_now = live.get(f"{ENGINE}/evidence")["evidence"]["reference"]
-    assert [(one["slot"], one["rows"], one["reference"]) for one in told_now] == [
-        (slot, 60, sent["reference_uid"]) for slot in range(3)
+    assert [(one["slot"], one["after"], one["rows"], one["reference"]) for one in told_now] == [
+        (slot, after, rows, sent["reference_uid"])
+        for after, rows in (("", 60), ("prefill", 20), ("verify", 40))
+        for slot in range(3)
     ]
     assert told_now[0]["other_slots"]["2"] < 0.02 < 0.3 < told_now[0]["relative_error"]
     assert set(told_now[0]["shifted"]) == {"-1", "1"}

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from threading import get_ident
 from typing import Any
 
 from specscope_server.store.model import BoundaryState, EngineEvent, EngineRow, RequestFilter
@@ -220,11 +221,13 @@ def test_engines_heard_within_a_day(store: Store) -> None:
 
 @contextmanager
 def _statements() -> Generator[list[str], None, None]:
-    """Collect every statement sent to any database."""
+    """Collect every statement that this thread sends to a database: servers of other tests may still run."""
     sent: list[str] = []
+    mine = get_ident()
 
     def note(_c: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        sent.append(statement)
+        if get_ident() == mine:
+            sent.append(statement)
 
     event.listen(Engine, "before_cursor_execute", note)
     try:

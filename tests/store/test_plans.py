@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import pytest
@@ -20,11 +21,12 @@ Ask = Callable[[Store], object]
 
 @contextmanager
 def _asked() -> Generator[list[tuple[str, Any]], None, None]:
-    """Collect every query with its parameters."""
+    """Collect every query of this thread with its parameters: servers of other tests may still run."""
     queries: list[tuple[str, Any]] = []
+    mine = get_ident()
 
     def note(_c: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if statement.startswith("SELECT"):
+        if statement.startswith("SELECT") and get_ident() == mine:
             queries.append((statement, parameters))
 
     event.listen(Engine, "before_cursor_execute", note)
