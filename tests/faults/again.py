@@ -143,15 +143,3 @@ def register() -> None:
 def in_force(control: Path) -> Path:
     """The file that says what is in force, or why it could not be."""
     return control.with_suffix(".in-force")
-
-
-def plant(folder: Path, modules: list[Path]) -> Path:
-    """Make a new folder for the engine's ``PYTHONPATH`` with this plugin and the mechanisms' modules."""
-    place = folder / "plugins"
-    info = place / "again-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: again\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[sglang.srt.plugins]\nagain = again:register\n")
-    for module in (Path(__file__), *modules):
-        (place / module.name).write_text(module.read_text("utf-8"))
-    return place

@@ -45,15 +45,3 @@ def register() -> None:
 def in_force(control: Path) -> Path:
     """The file that says what is in force."""
     return control.with_suffix(".in-force")
-
-
-def plant(folder: Path, modules: list[Path]) -> Path:
-    """Make a new folder for the engine's ``PYTHONPATH`` with this plugin and the modules of mechanisms."""
-    place = folder / "plugins"
-    info = place / "at_load-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: at_load\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[sglang.srt.plugins]\nat_load = at_load:register\n")
-    for module in (Path(__file__), *modules):
-        (place / module.name).write_text(module.read_text("utf-8"))
-    return place

@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import again
@@ -187,6 +188,14 @@ def _module(case: Case) -> str:
     return "patching" if case.kind == PATCH else "faulty_draft"
 
 
+def _planted(place: Path, plugin: ModuleType) -> Path:
+    """Plant a plugin of the zoo, with the modules of all mechanisms beside it."""
+    folder = plant(place, plugin.__name__, Path(str(plugin.__file__)).read_text("utf-8"))
+    for module in (Path(faulty_draft.__file__), *patching.sources()):
+        (folder / module.name).write_text(module.read_text("utf-8"))
+    return folder
+
+
 @contextmanager
 def _engine(
     launch: Sequence[Case], place: Path, target: Path, draft: Path, live: Live
@@ -204,11 +213,11 @@ def _engine(
         _lay(case, place)
     own = Path(faulty_draft.__file__)
     if len(launch) > 1:
-        plugins = again.plant(place, [own, *patching.sources()])
+        plugins = _planted(place, again)
         environment |= {"PYTHONPATH": str(plugins), again.CONTROL: str(control)}
     elif case.early:
         control.write_text(f"{_module(case)} {case.name}")
-        plugins = at_load.plant(place, [own, *patching.sources()])
+        plugins = _planted(place, at_load)
         environment |= {"PYTHONPATH": str(plugins), at_load.CONTROL: str(control)}
     elif case.kind == PATCH:
         environment |= {"PYTHONPATH": str(patching.plant(place)), patching.CONTROL: str(control)}
