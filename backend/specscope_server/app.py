@@ -91,7 +91,15 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     app.include_router(api)
     app.include_router(scraped.router)
     alerting = alert_pages.router(store, evaluator.targets, settings.public_url)
-    app.include_router(pages.router(store, receiver.stats, judge_s=settings.judge_s, alerting=alerting))
+    app.include_router(
+        pages.router(
+            store,
+            receiver.stats,
+            judge_s=settings.judge_s,
+            lately=app.state.parts.lately,
+            alerting=alerting,
+        )
+    )
     return app
 
 

@@ -118,7 +118,7 @@ def build(
         for a in (Acceptance.of_counts(p.counts),)
     ]
     evidence = judged.evidence
-    findings = tuple(engine_states.finding_view(f) for f in store.findings(workspace, engine_uid))
+    findings = engine_states.current(judged, row, store.findings(workspace, engine_uid), now)
     return EnginePage(
         row=row,
         judged=judged,

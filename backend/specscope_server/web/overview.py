@@ -9,6 +9,7 @@ from datetime import datetime
 from specscope_frontend.charts import Spark, position_bars, sparkline
 from specscope_frontend.charts.spark import Bar
 
+from specscope_server.lately import Lately
 from specscope_server.store.model import EngineRow, SeriesPoint
 from specscope_server.store.port import Reads
 from specscope_server.web import engine_states, stats
@@ -74,11 +75,14 @@ def values_on(
     return [a.length if a else None for a in found], [a.rate if a else None for a in found]
 
 
-def build(store: Reads, workspace: str, window: Window, now: datetime, judge_s: float) -> Overview:
+def build(
+    store: Reads, workspace: str, window: Window, now: datetime, judge_s: float, lately: Lately
+) -> Overview:
     """Read the store and return the page; engines are judged over the last ``judge_s`` seconds."""
     since = window.since(now)
     rows = store.engines(workspace, since)
-    findings = [engine_states.finding_view(f) for f in store.findings(workspace)]
+    stored = store.findings(workspace)
+    judged = {uid: Judged(*both) for uid, both in lately.judged(store, rows, now, judge_s).items()}
     buckets = window.buckets(now)
     lines = {
         row.engine_uid: values_on(
@@ -96,18 +100,21 @@ def build(store: Reads, workspace: str, window: Window, now: datetime, judge_s: 
         cards.append(
             EngineCard(
                 row,
-                engine_states.judge(store, row.workspace, row.engine_uid, now, judge_s),
+                judged[row.engine_uid],
                 stats.length_stat(counts, why),
                 stats.rate_stat(counts, why),
                 sparkline(length, width=SPARK_WIDTH, height=SPARK_HEIGHT, floor=0.0, top=max(highest, 1.0)),
                 sparkline(rate, width=SPARK_WIDTH, height=SPARK_HEIGHT, floor=0.0, top=1.0),
                 position_bars(row.positions, width=BARS_WIDTH, height=BARS_HEIGHT),
-                tuple(f for f in findings if f.row.engine_uid == row.engine_uid),
+                engine_states.current(
+                    judged[row.engine_uid], row, [f for f in stored if f.engine_uid == row.engine_uid], now
+                ),
             )
         )
     # Two stable passes: newest first among equals, then the most urgent state on top.
     cards.sort(key=lambda card: card.row.started, reverse=True)
     cards.sort(key=lambda card: engine_states.urgency(card.judged.state.word))
+    findings = engine_states.worst_first([finding for card in cards for finding in card.findings])
     return Overview(window, tuple(findings), tuple(cards), _states(cards))
 
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
 from specscope_server.ingest import scrape
 from specscope_server.ingest.stats import IngestStats
+from specscope_server.lately import Lately
 from specscope_server.store.port import Store
 from specscope_server.web import (
     alert_routes,
@@ -45,6 +46,7 @@ def router(
     counted: IngestStats | None = None,
     *,
     judge_s: float = JUDGE_S,
+    lately: Lately | None = None,
     alerting: APIRouter | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> APIRouter:
@@ -53,23 +55,26 @@ def router(
     ``alerting`` are those of :mod:`specscope_server.web.alert_routes`, unless told otherwise without an
     address to notify.
 
+    ``lately`` is what the rest of the server remembers of judged engines.
+
     Include it last: it answers every other GET with a page that says there is none.
     """
     routes = APIRouter(include_in_schema=False)
     routes.routes.extend((alerting or alert_routes.router(store)).routes)
     ingest = IngestStats() if counted is None else counted
+    known = Lately() if lately is None else lately
 
     def show(ask: Request, name: str, view: object, title: str, **more: Any) -> Response:
         workspace = ask.query_params.get("workspace") or render.DEFAULT_WORKSPACE
-        known = sorted({name for name, _ in store.engine_uids()} | {workspace})
+        workspaces = sorted({name for name, _ in store.engine_uids()} | {workspace})
         return render.page(
-            ask, name, view, title=title, workspace=workspace, workspaces=known, now=now(), **more
+            ask, name, view, title=title, workspace=workspace, workspaces=workspaces, now=now(), **more
         )
 
     @routes.get("/")
     def index(ask: Request, workspace: Workspace, window: str = "") -> Response:
         with store.snapshot() as reads:
-            view = overview.build(reads, workspace, windows.choose(window), now(), judge_s)
+            view = overview.build(reads, workspace, windows.choose(window), now(), judge_s, known)
         return show(ask, "overview", view, "Overview", live_s=LIVE_S)
 
     @routes.get("/requests")
