@@ -90,6 +90,23 @@ def test_a_cached_prefix_of_a_few_tokens_is_none() -> None:
     assert not isinstance(prefix_draft_kv.judge(judged(states), ()), Finding)
 
 
+def test_prompts_that_share_a_templates_few_tokens_are_cold_too() -> None:
+    """No prompt is quite cold: all share six tokens. Four texts, each asked twice, and loss shows in half."""
+    states = [one for n in range(4) for one in request(n, never, cached=6)]
+    states += [one for n in range(4, 8) for one in request(n, odd, cached=38)]
+    told = found(prefix_draft_kv.judge, judged(states))
+    assert (told.fault_class, told.confidence) == ("F16", CERTAIN)
+    assert "0 of 40 tokens behind a cold prompt, or one of which few were cached" in told.sentence
+
+
+def test_a_few_lost_tokens_that_spoil_a_prompt_do_not_hide_what_cold_ones_show() -> None:
+    states = [one for n in range(4) for one in request(n, never)]
+    states += [one for n in range(4, 8) for one in request(n, odd, cached=6)]
+    states += [one for n in range(8, 12) for one in request(n, odd, cached=38)]
+    told = found(prefix_draft_kv.judge, judged(states))
+    assert told.confidence == CERTAIN and "0 of 40 tokens behind a cold prompt;" in told.sentence
+
+
 @pytest.mark.parametrize(
     "inputs",
     [

@@ -89,6 +89,19 @@ def test_requests_of_both_kinds_of_prefix_are_looked_at(referred: Store) -> None
     assert seen == [*newest, *(f"cold{n}" for n in range(reference_answers.MIN_OF_KIND))]
 
 
+def test_of_cold_prompts_those_go_first_that_may_be_the_very_ones_that_were_cached(referred: Store) -> None:
+    """Ten newer cold prompts are of another length than the cached one, and an older one is as long."""
+    long = [replace(request(f"long{n}", cached=0, ago=100 + n)) for n in range(10)]
+    long = [
+        replace(one, requests=tuple(replace(told, prompt_tokens=PROMPT + 1) for told in one.requests))
+        for one in long
+    ]
+    referred.write([request(f"cached{n}", cached=12, ago=1 + n) for n in range(20)], facts.NOW)
+    referred.write([*long, request("twin", cached=0, ago=200)], facts.NOW)
+    seen = {one.request for one in left_of(referred)}
+    assert "twin" in seen and {f"long{n}" for n in range(7)} <= seen and "long7" not in seen
+
+
 def test_what_is_told_is_bounded(referred: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reference_evidence, "MAX_DRAFT_STATES", 15)
     referred.write([request("new"), request("old", ago=9)], facts.NOW)

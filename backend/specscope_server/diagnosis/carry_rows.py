@@ -16,6 +16,13 @@ from specscope_server.diagnosis import relative_error
 from specscope_server.diagnosis.engine_evidence import DraftState
 
 PREFILL: Final = "prefill"
+_PART: Final = 4
+"""One in so many tokens of a prompt must come from the cache: of a few nobody sees the loss."""
+
+
+def mostly_cached(cached: int, prompt: int) -> bool:
+    """Say whether so many tokens of a prompt come from the cache that losing them would show."""
+    return 0 < prompt <= cached * _PART
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,31 +5,49 @@ Certain where a reference of the draft shows it at the same tokens, right when c
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Final
 
 from specscope import convention as c
 from specscope.rollup import CACHED
 
 from specscope_server.diagnosis import draft_state, facts, slice_compare
+from specscope_server.diagnosis.carry_rows import mostly_cached
 from specscope_server.diagnosis.draft_state import Split
+from specscope_server.diagnosis.engine_evidence import DraftState
 from specscope_server.diagnosis.model import CERTAIN, SUSPECTED, WARNING, Evidence, Finding, Ruled
 from specscope_server.diagnosis.slice_compare import BETWEEN
 from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
 
 KIND: Final = "prefix_draft_kv"
 FAULT: Final = "F16"
-_LEAST: Final = 4
-"""One in so many tokens of the context must come from the cache: of a few nobody sees the loss."""
 
 
 def states(evidence: Evidence) -> Split | None:
-    """Return that what the draft leaves is right after a cold prompt and wrong after a cached one."""
+    """Return that what the draft leaves is right after a cold prompt and wrong after a cached one.
+
+    A template makes nearly every prompt share its first few tokens, so one of which only a few were cached
+    counts as cold too; should these few be enough to spoil it, the prompts with none of them remain.
+    """
     if not draft_state.inputs_right(evidence):
         return None
-    told = [one for one in evidence.draft_states if one.cached is not None]
-    cold = [one for one in told if one.cached == 0]
-    cached = [one for one in told if one.cached and one.cached * _LEAST >= one.position]
-    return draft_state.split(("tokens behind a cold prompt", cold), ("behind a cached prefix", cached))
+    requests: dict[str, list[DraftState]] = defaultdict(list)
+    for one in evidence.draft_states:
+        requests[one.request].append(one)
+    cold: list[DraftState] = []
+    few: list[DraftState] = []
+    cached: list[DraftState] = []
+    for of_it in requests.values():
+        count = of_it[0].cached
+        if count is not None:
+            begin = min(one.position for one in of_it) + 1
+            side = cached if mostly_cached(count, begin) else few if count else cold
+            side += of_it
+    bad = ("behind a cached prefix", cached)
+    wide = draft_state.split(
+        ("tokens behind a cold prompt, or one of which few were cached", cold + few), bad
+    )
+    return wide or draft_state.split(("tokens behind a cold prompt", cold), bad)
 
 
 def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:

@@ -16,7 +16,7 @@ import numpy as np
 from specscope import convention
 from specscope.reference_file import ReferenceFileError
 
-from specscope_server.diagnosis.carry_rows import Request, draft_states
+from specscope_server.diagnosis.carry_rows import Request, draft_states, mostly_cached
 from specscope_server.diagnosis.engine_evidence import DraftState
 from specscope_server.diagnosis.facts import setting
 from specscope_server.diagnosis.reference import (
@@ -205,13 +205,17 @@ def _chosen(requests: Sequence[RequestRow]) -> list[RequestRow]:
     """Return the newest requests, and of those before as many as are wanted with and without a cached prefix.
 
     What is cached decides which faults of a draft's cache can show, and the newest may all be of one kind.
+    A loss shows best at the same tokens, cold and cached: prompts as long as one of the other kind go first.
     """
     chosen = list(requests[:MAX_REQUESTS])
-    for cached in (True, False):
-        alike = [
-            one for one in requests if one.cached_tokens is not None and bool(one.cached_tokens) == cached
-        ]
-        chosen += [one for one in alike[:MIN_OF_KIND] if one not in chosen]
+    kinds = {True: list[RequestRow](), False: list[RequestRow]()}
+    for one in requests:
+        if one.cached_tokens is not None and one.prompt_tokens:
+            kinds[mostly_cached(one.cached_tokens, one.prompt_tokens)].append(one)
+    for cached, alike in kinds.items():
+        lengths = {one.prompt_tokens for one in chosen if one in kinds[not cached]}
+        twins_first = sorted(alike, key=lambda one: one.prompt_tokens not in lengths)
+        chosen += [one for one in twins_first[:MIN_OF_KIND] if one not in chosen]
     return chosen
 
 
