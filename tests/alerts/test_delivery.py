@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from alert_world import Clock, Engine, make_store
 from serverkit.receivers import Receiver, closed_port, root_log
-from specscope_server.alerts import parse_target
+from specscope_server.alerts import delivery, parse_target
 from specscope_server.alerts.delivery import MAX_ATTEMPTS, RETRY_AFTER_S, Deliverer
 from specscope_server.alerts.payload import payload
 from specscope_server.alerts.targets import Target
@@ -161,6 +161,59 @@ def test_recovery_never_overtakes_the_firing_it_ends(bench: Bench) -> None:
         bench.deliver(target, rounds=4, forward=RETRY_AFTER_S[0])
         assert [got.body["state"] for got in receiver.got] == ["firing", "firing", "ok"]
     assert [row.status for row in bench.rows()] == ["delivered", "delivered"]
+
+
+def test_a_recovery_does_not_overtake_its_firing_across_a_restart(bench: Bench) -> None:
+    with Receiver(answers=(500, 200)) as receiver:
+        target = webhook(receiver)
+        bench.queue(target, "firing")
+        bench.deliver(target)
+        bench.queue(target, "ok")
+        for _ in range(3):
+            bench.deliver(target, forward=RETRY_AFTER_S[0])
+        assert [got.body["state"] for got in receiver.got] == ["firing", "firing", "ok"]
+
+
+def test_what_another_server_delivered_meanwhile_holds_nothing_up(bench: Bench) -> None:
+    with Receiver(answers=(500, 200)) as receiver:
+        target = webhook(receiver)
+
+        async def work() -> None:
+            ours, theirs = (Deliverer(bench.store, [target], bench.clock) for _ in range(2))
+            for deliverer, state in ((ours, "firing"), (theirs, ""), (ours, "ok")):
+                if state:
+                    bench.queue(target, state)
+                bench.clock.forward(RETRY_AFTER_S[0])
+                await deliverer.deliver_due()
+                await deliverer.drain()
+            ours.close()
+            theirs.close()
+
+        asyncio.run(work())
+        assert [got.body["state"] for got in receiver.got] == ["firing", "firing", "ok"]
+
+
+def test_many_for_an_address_that_hangs_keep_nothing_from_another(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivery, "BATCH", 2)
+    hold = threading.Event()
+    with Receiver(hold=hold) as slow, Receiver() as quick:
+        targets = (webhook(slow), webhook(quick))
+        for rule in ("a", "b", "c"):
+            bench.queue(targets[0], rule=rule)
+        bench.queue(targets[1], rule="d")
+
+        async def work() -> None:
+            deliverer = Deliverer(bench.store, targets, bench.clock)
+            await deliverer.deliver_due()
+            assert await asyncio.to_thread(quick.arrived.acquire, timeout=30)
+            hold.set()
+            await deliverer.drain()
+            deliverer.close()
+
+        asyncio.run(work())
+    assert {row.rule: row.status for row in bench.rows()}["d"] == "delivered"
 
 
 def test_other_alerts_do_not_wait_for_a_failing_one(bench: Bench) -> None:

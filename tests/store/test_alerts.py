@@ -99,13 +99,35 @@ def test_a_failed_attempt_is_due_again_later_until_given_up(engine: Store) -> No
     assert engine.due_deliveries(facts.ago(-999), 10) == []
 
 
-def test_oldest_due_first_and_no_more_than_asked(engine: Store) -> None:
-    engine.set_alerts([], [replace(NEWS, target=f"t{n}") for n in range(3)])
+def test_oldest_due_first_and_no_more_than_asked_of_an_address(engine: Store) -> None:
+    engine.set_alerts([], [replace(NEWS, target=t, rule=r) for r in ("a", "b", "c") for t in ("t0", "t1")])
     first = engine.due_deliveries(facts.NOW, 10)[0]
     engine.settle_delivery(first.id, error="503", next_attempt=facts.ago(-5))
-    assert [d.target for d in engine.due_deliveries(facts.ago(-9), 10)] == ["t1", "t2", "t0"]
-    assert [d.target for d in engine.due_deliveries(facts.ago(-9), 2)] == ["t1", "t2"]
-    assert [d.target for d in engine.deliveries("default", 2)] == ["t2", "t1"]
+
+    def due(limit: int) -> list[str]:
+        return [f"{d.target} {d.rule}" for d in engine.due_deliveries(facts.ago(-9), limit)]
+
+    assert due(10) == ["t1 a", "t0 b", "t1 b", "t0 c", "t1 c", "t0 a"]
+    assert due(1) == ["t1 a", "t0 b"], "what waits for one address keeps nothing from the other"
+    assert [d.target for d in engine.deliveries("default", 2)] == ["t1", "t0"]
+
+
+def test_what_comes_after_a_message_waits_until_that_is_settled(engine: Store) -> None:
+    engine.set_alerts([], [NEWS, replace(NEWS, state="ok"), replace(NEWS, rule="zero")])
+    first, other = engine.due_deliveries(facts.NOW, 10)
+    assert (first.rule, first.state, other.rule) == ("silent_path", "firing", "zero")
+    engine.settle_delivery(first.id, error="503", next_attempt=facts.ago(-30))
+    assert engine.due_deliveries(facts.NOW, 10) == [other]
+    engine.settle_delivery(first.id, error="", next_attempt=None)
+    assert {d.state for d in engine.due_deliveries(facts.NOW, 10) if d.rule == "silent_path"} == {"ok"}
+
+
+def test_a_clock_that_was_ahead_delays_nothing_once_it_is_right(engine: Store) -> None:
+    engine.set_alerts([], [NEWS])
+    (fresh,) = engine.due_deliveries(facts.ago(86_400), 10)
+    engine.settle_delivery(fresh.id, error="503", next_attempt=facts.NOW)
+    assert len(engine.due_deliveries(facts.ago(86_400), 10)) == 1, "no attempt is put off for so long"
+    assert engine.due_deliveries(facts.ago(1800), 10) == []
 
 
 def test_state_and_notifications_are_stored_together_or_not_at_all(engine: Store) -> None:

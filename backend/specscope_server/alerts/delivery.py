@@ -23,6 +23,7 @@ RETRY_AFTER_S: Final = (2, 5, 15, 60, 180, 600, 1800)
 """Seconds from an attempt to the next; after the eighth (about 44 minutes in) the message has failed."""
 MAX_ATTEMPTS: Final = len(RETRY_AFTER_S) + 1
 BATCH: Final = 500
+"""Messages to one address that are taken up at once."""
 AT_ONCE: Final = 4
 """Messages on their way to one address at the same time."""
 DRAIN_S: Final = 5.0
@@ -58,9 +59,10 @@ class Deliverer:
         self._targets = {target.label: target for target in targets}
         self._clock = clock
         self._slots = {label: asyncio.Semaphore(AT_ONCE) for label in self._targets}
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="apprise")
+        # As many for each address: one that hangs takes no thread from another.
+        blocking = sum(not target.kind for target in self._targets.values())
+        self._threads = ThreadPoolExecutor(AT_ONCE * max(blocking, 1), thread_name_prefix="apprise")
         self._sending: dict[Key, asyncio.Task[None]] = {}
-        self._retrying: dict[Key, int] = {}
         self._unsettled: dict[int, _Outcome] = {}
 
     async def deliver_due(self) -> None:
@@ -74,9 +76,8 @@ class Deliverer:
         due = await asyncio.to_thread(self._store.due_deliveries, now, BATCH)
         for row in sorted(due, key=lambda row: row.id):
             key = (row.target, row.rule, row.engine_uid)
-            first = self._retrying.get(key, row.id)
-            # One at a time of a key: an earlier message is on its way, or waits for its next attempt.
-            if key not in self._sending and row.id <= first and row.id not in self._unsettled:
+            # The store tells the first of a key alone, also while that is on its way.
+            if key not in self._sending and row.id not in self._unsettled:
                 self._sending[key] = asyncio.create_task(self._attempt(key, row))
 
     async def drain(self) -> None:
@@ -103,10 +104,6 @@ class Deliverer:
                 outcome = _Outcome(error, None)
             else:
                 outcome = self._outcome(row, await self._send(target, row))
-            if outcome.next_attempt is None:
-                self._retrying.pop(key, None)
-            else:
-                self._retrying[key] = row.id
             self._unsettled[row.id] = outcome
         finally:
             del self._sending[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, case, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, case, func, insert, or_, select, update
 
 from specscope_server.store import schema
 from specscope_server.store.facts import engine_names
@@ -33,6 +33,8 @@ _AT_ONCE = 500
 """Engines of one query."""
 REMINDED_NS = 30_000_000_000
 """Two reminders of one state that are closer than this come from two servers."""
+LONGEST_WAIT_NS = 3_600_000_000_000
+"""No attempt is put off for so long."""
 PENDING, DELIVERED, FAILED = "pending", "delivered", "failed"
 REASON_CHARS = 2048
 
@@ -250,15 +252,40 @@ def deliveries(connection: Connection, workspace: str, limit: int) -> list[Deliv
 
 
 def due(connection: Connection, now_ns: int, limit: int) -> list[DeliveryRow]:
-    """Return pending notifications whose next attempt is due, oldest first."""
+    """Return pending notifications that may be sent now, oldest first, at most ``limit`` an address.
+
+    Of each address, rule and engine that is the first one pending, once its attempt is due: what comes after
+    waits for it. The limit is one an address, so that many that wait for one keep nothing from another.
+    """
     table = schema.delivery
+    first = (
+        select(func.min(table.c.id))
+        .where(table.c.status == PENDING)
+        .group_by(table.c.target, table.c.rule, table.c.engine_uid)
+    )
+    place = func.row_number().over(
+        partition_by=table.c.target, order_by=(table.c.next_attempt_ns, table.c.id)
+    )
+    ready = (
+        select(table.c.id.label("id"), place.label("place"))
+        .where(
+            table.c.id.in_(first),
+            or_(
+                table.c.next_attempt_ns <= now_ns,
+                # Neither waits for a clock that was ahead and was set right.
+                table.c.attempts == 0,
+                table.c.next_attempt_ns > now_ns + LONGEST_WAIT_NS,
+            ),
+        )
+        .subquery()
+    )
     return [
         _delivery(row)
         for row in connection.execute(
             select(table)
-            .where(table.c.status == PENDING, table.c.next_attempt_ns <= now_ns)
+            .join(ready, ready.c.id == table.c.id)
+            .where(ready.c.place <= limit)
             .order_by(table.c.next_attempt_ns, table.c.id)
-            .limit(limit)
         )
     ]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from specscope import hidden_rollup
 from specscope.reference_file import Facts, Stored
@@ -38,9 +38,13 @@ from specscope_server.store.model import (
     RuleRow,
     SeriesPoint,
     SilenceRow,
+    TokenizerRow,
 )
 from specscope_server.store.sliced import Sliced
 from specscope_server.store.told import Told
+
+if TYPE_CHECKING:
+    from specscope_server.store.accounts import Accounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +242,18 @@ class Reads(Protocol):
         """Return one sequence of a reference with its packed numbers."""
         ...
 
+    def tokenizers(self, workspace: str) -> list[TokenizerRow]:
+        """Return tokenizers, newest first."""
+        ...
+
+    def vocabulary(self, workspace: str, tokenizer_hash: str) -> bytes | None:
+        """Return the packed vocabulary of a tokenizer, ``None`` when the workspace has none of that hash."""
+        ...
+
+    def engine_tokenizer(self, workspace: str, engine_uid: str) -> str:
+        """Return the hash of the target's tokenizer as an engine told it last; empty: it told none."""
+        ...
+
     def expectations(self, workspace: str) -> list[ExpectationRow]:
         """Return what is expected of drafts, in the order of the scopes."""
         ...
@@ -292,6 +308,11 @@ class Store(Reads, Protocol):
     @property
     def keep(self) -> Keep:
         """Say how long what is stored is kept; :meth:`write` refuses what is older."""
+        ...
+
+    @property
+    def accounts(self) -> Accounts:
+        """Return users, tokens and the audit trail."""
         ...
 
     def close(self) -> None:
@@ -401,7 +422,10 @@ class Store(Reads, Protocol):
         ...
 
     def due_deliveries(self, now: datetime, limit: int) -> list[DeliveryRow]:
-        """Return pending notifications whose next attempt is due, oldest first."""
+        """Return pending notifications whose next attempt is due, oldest first, at most ``limit`` an address.
+
+        Of one address, rule and engine only the first that is pending: the others wait for it.
+        """
         ...
 
     def settle_delivery(self, delivery_id: int, *, error: str, next_attempt: datetime | None) -> None:
@@ -430,6 +454,26 @@ class Store(Reads, Protocol):
 
     def delete_reference(self, workspace: str, reference_uid: str) -> bool:
         """Delete a reference; say whether there was one."""
+        ...
+
+    def add_tokenizer(self, workspace: str, tokenizer: TokenizerRow, vocabulary: bytes) -> None:
+        """Store a tokenizer with its packed vocabulary; one of the same hash stays as it is.
+
+        Raises:
+            Refused: the workspace has as many tokenizers as it may have.
+        """
+        ...
+
+    def delete_tokenizer(self, workspace: str, tokenizer_hash: str) -> bool:
+        """Delete a tokenizer; say whether there was one."""
+        ...
+
+    def delete_request(self, workspace: str, uid: str) -> bool:
+        """Delete a request with its prompt and steps; say whether there was one.
+
+        What was summed of it stays, and so does what other tools sent of its trace. What is told of it
+        afterwards is stored as of a new one.
+        """
         ...
 
     def set_expectation(self, workspace: str, expectation: ExpectationRow) -> None:
