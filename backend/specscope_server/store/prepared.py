@@ -7,13 +7,27 @@ filters there are), its values are ``bindparam``s without a value, and each data
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from sqlalchemy import Connection, Row, Select
 from sqlalchemy.engine import Dialect
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import DBAPIError
 
 _Values = tuple[Any, ...] | dict[str, Any]
+_Rows = Sequence[Row[*tuple[Any, ...]]]
+
+
+@dataclass(slots=True)
+class _Compiled:
+    """The text of a query, what arranges its values as the driver wants them, and what makes a row."""
+
+    text: str
+    arranged: Callable[[Mapping[str, Any]], _Values]
+    made: Callable[[Iterable[Any]], tuple[Any, ...]] | None = None
 
 
 class Prepared:
@@ -22,26 +36,57 @@ class Prepared:
     def __init__(self, query: Select[*tuple[Any, ...]]) -> None:
         """Take over a query without expanding parameters (``column.in_(values)``)."""
         self._query: Final = query
-        self._by_dialect: dict[str, tuple[str, Callable[[Mapping[str, Any]], _Values]]] = {}
+        self._by_dialect: dict[str, _Compiled] = {}
 
-    def rows(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Row[*tuple[Any, ...]]]:
-        """Return all rows; ``values`` of the query's parameters by name, others are left aside.
+    def rows(self, connection: Connection, values: Mapping[str, Any]) -> _Rows:
+        """Return all rows, by name and by place; ``values`` by name of parameter, others are left aside.
 
         Raises:
             KeyError: a parameter has no value.
+            DBAPIError: the driver failed.
         """
         dialect = connection.dialect
         found = self._by_dialect.get(dialect.name)
         if found is None:
             # Two threads may do so at once: both come to the same.
             found = self._by_dialect[dialect.name] = _compiled(self._query, dialect)
-        text, arranged = found
-        return connection.exec_driver_sql(text, arranged(values)).all()
+        arranged = found.arranged(values)
+        driver = connection.connection
+        try:
+            cursor = driver.cursor()
+            try:
+                cursor.execute(found.text, arranged)
+                told = cursor.fetchall()
+                if found.made is None:
+                    found.made = _maker(cursor)
+            finally:
+                cursor.close()
+        except dialect.loaded_dbapi.Error as error:
+            raise _of_sqlalchemy(error, connection, found.text, arranged) from error
+        return cast("_Rows", list(map(found.made, told)))
 
 
-def _compiled(
-    query: Select[*tuple[Any, ...]], dialect: Dialect
-) -> tuple[str, Callable[[Mapping[str, Any]], _Values]]:
+def _maker(cursor: DBAPICursor) -> Callable[[Iterable[Any]], tuple[Any, ...]]:
+    """Return what makes a row of those that a cursor told: a tuple whose numbers have names."""
+    names = [column[0] for column in cursor.description or ()]
+    # Without a name of its own a column (``count_1``, ``max(x)``) is asked for by its place.
+    made = namedtuple("Told", names, rename=True)  # pyright: ignore[reportUntypedNamedTuple] - any query's
+    return made._make
+
+
+def _of_sqlalchemy(error: Exception, connection: Connection, text: str, values: _Values) -> BaseException:
+    """Return a driver's error as SQLAlchemy would have told it, so that all that handle errors know it."""
+    dialect = connection.dialect
+    gone = dialect.is_disconnect(error, connection.connection, None)  # type: ignore[arg-type]
+    told = DBAPIError.instance(
+        text, values, error, dialect.loaded_dbapi.Error, connection_invalidated=gone, dialect=dialect
+    )
+    if gone:
+        connection.invalidate(error)
+    return told
+
+
+def _compiled(query: Select[*tuple[Any, ...]], dialect: Dialect) -> _Compiled:
     """Return the text of a query and what arranges its values as the driver wants them."""
     compiled = query.compile(dialect=dialect)
     asked = {name for name, bind in compiled.binds.items() if bind.required}
@@ -56,10 +101,10 @@ def _compiled(
             every = {**values, **fixed}
             return {name: every[name] for name in names}
 
-        return expanded.statement, by_name
+        return _Compiled(expanded.statement, by_name)
 
     def by_place(values: Mapping[str, Any]) -> _Values:
         every = {**values, **fixed}
         return tuple([every[name] for name in places])
 
-    return expanded.statement, by_place
+    return _Compiled(expanded.statement, by_place)
