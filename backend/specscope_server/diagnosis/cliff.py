@@ -14,13 +14,16 @@ from specscope import convention as c
 from specscope_server.diagnosis import (
     context_curve,
     draft_state,
+    draft_window,
     facts,
+    position_config,
     shapes,
     slice_compare,
     sprt,
     statistics,
 )
-from specscope_server.diagnosis.draft_state import Split
+from specscope_server.diagnosis.draft_state import Side, Split
+from specscope_server.diagnosis.draft_window import Window
 from specscope_server.diagnosis.model import (
     CERTAIN,
     SUSPECTED,
@@ -60,9 +63,22 @@ def states(evidence: Evidence) -> tuple[int, Split] | None:
 
 def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether acceptance breaks off at a depth, or at a length of context."""
+    window = draft_window.other(evidence)
+    wrong = None if window is None else draft_window.states(evidence, window)
+    if window is not None and wrong is not None:
+        return _window(evidence, window, wrong, found)
     shown = states(evidence)
     if shown is not None:
         return _at_position(evidence, *shown, found)
+    told = _by_acceptance(evidence, found)
+    if window is None or isinstance(told, Finding):
+        return told
+    if position_config.effect(evidence) is not None:
+        return _window(evidence, window, None, found)
+    return Unknown(f"{window.words}; no acceptance that suffers from it is known")
+
+
+def _by_acceptance(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     if not evidence.positions:
         return Unknown(f"no draft position was reported {facts.window_text(evidence)}")
     if slice_compare.steps_a_request(evidence) is None:
@@ -147,6 +163,42 @@ def _at_depth(evidence: Evidence, shape: Shape, found: tuple[Finding, ...]) -> F
         next_check=f"A/B: the same prompts with --speculative-num-steps {shape.at} and {steps or 'the set'}"
         " steps; and with another draft attention backend",
         fix=f"Draft {shape.at} tokens a step until the mask of later steps is mended: later ones cost time.",
+        boundary=c.DRAFT_FORWARD,
+        root=slice_compare.root(found),
+    )
+
+
+def _window(evidence: Evidence, window: Window, wrong: Side | None, found: tuple[Finding, ...]) -> Finding:
+    effect = position_config.effect(evidence)
+    words, numbers = effect or ("", ())
+    if wrong is not None:
+        words = (
+            f"at {wrong.words} its layer leaves another state than the reference's draft, from the same"
+            f" input, and none of these has fewer than {window.shorter} tokens before it"
+        )
+        numbers = (
+            Number("draft states that are not the reference's", len(wrong.wrong), 0,
+                   f"of {len(wrong.states)} tokens", facts.link(evidence, c.DRAFT_FORWARD)),
+        )  # fmt: skip
+    ruled = Ruled("wrong inputs", "fed states, fc's output and embeddings equal the reference")
+    return Finding(
+        kind=KIND,
+        fault_class=FAULT,
+        severity=WARNING,
+        confidence=CERTAIN if wrong is not None else SUSPECTED,
+        title="The draft looks back less far than in its training"
+        if window.served == window.shorter
+        else "The draft looks back further than in its training",
+        sentence=f"{window.words.capitalize()}; {words}.",
+        numbers=(window.number(evidence), *numbers, *facts.examples(evidence)),
+        ruled_out=(ruled,) if wrong is not None else (),
+        next_check="A/B: the same long and copying prompts "
+        + (
+            "without --speculative-draft-window-size"
+            if window.argument
+            else "with the sliding_window of the draft's training in its config.json"
+        ),
+        fix="Set the draft's window to that of its training, or to none.",
         boundary=c.DRAFT_FORWARD,
         root=slice_compare.root(found),
     )

@@ -67,13 +67,13 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
                        f"of {len(elsewhere.states)} tokens", facts.link(evidence, "draft.forward")),
             ),
         )  # fmt: skip
-    effect = _effect(evidence)
-    if effect is None:
+    shown = effect(evidence)
+    if shown is None:
         return Unknown(
             f"draft and target differ in {_names(paired)}; a draft trained so is well, and acceptance neither"
             " decays with the context nor fails on copied text as far as is known"
         )
-    words, numbers = effect
+    words, numbers = shown
     return _finding(
         evidence,
         SUSPECTED,
@@ -91,7 +91,11 @@ def _apart(line: Mapping[str, Any], one: str, other: str) -> bool:
     return line.get(one) != line.get(other)
 
 
-def _effect(evidence: Evidence) -> tuple[str, tuple[Number, ...]] | None:
+def effect(evidence: Evidence) -> tuple[str, tuple[Number, ...]] | None:
+    """Return (words, numbers) of an acceptance that suffers where a draft looks back; ``None``: not shown.
+
+    It decays with the context, or text that copies its context is accepted less than other text.
+    """
     fall = context_curve.fall(evidence)
     if fall is not None and fall.word == context_curve.DECAY:
         return fall.worse.words, fall.worse.numbers(evidence)
