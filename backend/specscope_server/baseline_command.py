@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
@@ -69,6 +70,8 @@ def set_(
     try:
         numbers = [float(part) for part in per_position.split(",")]
     except ValueError:
+        numbers = [math.nan]
+    if not all(map(math.isfinite, numbers)):
         fail(f"--per-position {per_position!r}: write numbers from 0 to 1 with commas between", UNASKED)
     body = _said(engine, model, workload, floor, who, note, accept_low) | {"per_position": numbers}
     _print(_ask(url, workspace, "PUT", PATH, body), as_json)
@@ -98,8 +101,9 @@ def learn(
 ) -> None:
     """Learn from a period that you confirm to have been healthy."""
     try:
-        start, end = span(since, datetime.now(UTC))
-        found = Client(url, workspace).engine(engine)
+        now = datetime.now(UTC)
+        start, end = span(since, now)
+        found = Client(url, workspace).engine(engine, start, None if end == now else end)
     except (AskError, ValueError) as error:
         fail(str(error), UNASKED)
     # By its name, which outlives the launch.
@@ -175,15 +179,25 @@ def clear(
 def _said(
     engine: str, model: str, workload: str, floor: float | None, who: str, note: str, accept_low: bool
 ) -> dict[str, Any]:
+    if floor is not None and not math.isfinite(floor):
+        fail(f"--floor {floor}: an acceptance length is a number", UNASKED)
     return {
         "engine": engine,
         "model": model,
         "workload": workload,
         "floor": floor,
-        "who": who or getpass.getuser(),
+        "who": who or _login(),
         "note": note,
         "accept_low": accept_low,
     }
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        # A container often runs as a user without a name.
+        fail("this system has no name for you: say --who", UNASKED)
 
 
 def _ask(url: str, workspace: str, method: str, path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 import httpx
 import typer
 
 from specscope_server import settings as s
+from specscope_server.launches import meant
 
 DEFAULT_URL: Final = f"http://{s.DEFAULT_HOST}:{s.DEFAULT_PORT}"
 PAGE: Final = 500
@@ -42,6 +44,11 @@ class Client:
         """Return what the server answers to a body of JSON."""
         return self._ask(method, path, params={"workspace": self._workspace}, json=body)
 
+    def send_file(self, path: str, content: bytes, kind: str, **parameters: str) -> Any:
+        """Return what the server answers to a file of the content type ``kind``."""
+        asked = {"workspace": self._workspace} | parameters
+        return self._ask("POST", path, params=asked, content=content, headers={"Content-Type": kind})
+
     def delete(self, path: str, **parameters: Any) -> Any:
         """Return what ``DELETE path`` answers; parameters that are ``None`` are left out."""
         asked = {"workspace": self._workspace} | parameters
@@ -58,18 +65,26 @@ class Client:
             if cursor is None:
                 return
 
-    def engine(self, name: str) -> dict[str, Any]:
-        """Return the engine that ``name`` means: its uid, the beginning of it, its instance or its name."""
+    def engine(
+        self, name: str, since: datetime | None = None, until: datetime | None = None
+    ) -> Mapping[str, Any]:
+        """Return the engine that ``name`` means: its uid, the beginning of it, its instance or its name.
+
+        Of several launches of one name the one that is heard, or was from ``since`` to ``until``.
+        """
+        if not name:
+            raise AskError("name an engine: by its uid, the beginning of it, its instance or its name")
         engines: list[dict[str, Any]] = self.get("/api/v1/engines")["items"]
         for of in ("engine_uid", "instance", "name"):
             found = [one for one in engines if one[of] == name]
             if not found and of == "engine_uid":
                 found = [one for one in engines if one[of].startswith(name)]
-            if len(found) == 1:
-                return found[0]
+            launches = meant(found, since, until)
+            if len(launches) == 1:
+                return launches[0]
             if found:
-                uids = ", ".join(one["engine_uid"] for one in found[:5])
-                raise AskError(f"{len(found)} engines are meant by {name!r}: give the uid of one ({uids})")
+                uids = ", ".join(one["engine_uid"] for one in launches[:5])
+                raise AskError(f"{len(launches)} engines are meant by {name!r}: give the uid of one ({uids})")
         known = ", ".join(sorted({one["name"] for one in engines})[:5]) or "none"
         raise AskError(
             f"{self._url} has no engine {name!r} in workspace {self._workspace!r} (it has: {known})"

@@ -96,13 +96,13 @@ def compare(
 def _side(asked: Client, text: str, now: datetime) -> Side:
     name, _, when = text.partition("@")
     since, until = span(when or DEFAULT_SPAN, now)
-    engine = asked.engine(name)
+    engine = asked.engine(name, since, None if until == now else until)
     within = {"engine": engine["engine_uid"], "since": since.isoformat(), "until": until.isoformat()}
     units: list[Unit] = []
     left_out: Counter[str] = Counter()
     rows = list(asked.pages("/api/v1/requests", MOST_REQUESTS + 1, kind="user", **within))
     if len(rows) > MOST_REQUESTS:
-        left_out[f"older than the newest {MOST_REQUESTS}"] += 1
+        left_out[f"older than the newest {MOST_REQUESTS}, at least"] += 1
     for row in rows[:MOST_REQUESTS]:
         totals = row["totals"]
         if not totals["drafted_depth"]:

@@ -27,9 +27,14 @@ def moment(text: str, now: datetime) -> datetime:
         ValueError: it is neither.
     """
     try:
-        return now - timedelta(seconds=seconds(text))
+        length = timedelta(seconds=seconds(text))
     except ValueError:
-        pass
+        length = None
+    if length is not None:
+        try:
+            return now - length
+        except OverflowError as error:
+            raise ValueError(f"{text!r} ago is before the year 1: write a shorter length of time") from error
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:

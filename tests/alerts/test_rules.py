@@ -10,6 +10,7 @@ import pytest
 from specscope.rollup import Counts
 from specscope_server.alerts.catalogue import BUILT_IN, blank, built_in, effective
 from specscope_server.alerts.judge import Outcome, Seen, Setting, judge
+from specscope_server.alerts.quiet import silenced_by
 from specscope_server.alerts.reading import Judged, read
 from specscope_server.alerts.rules import FIRING, NO_DATA, OK, AlertRule, RuleError, changed
 from specscope_server.diagnosis.model import Diagnosis, Evidence, Finding, State
@@ -137,6 +138,18 @@ class TestEditing:
             ({"enabled": False}, False),
         ):
             assert changed(rule("zero_acceptance"), told).applies(SUBJECT) is applies, told
+
+    def test_a_bracket_in_a_pattern_is_itself(self) -> None:
+        named = replace(SUBJECT, name="gpu[1] at [::1]:30000")
+        for pattern, chosen in (
+            ("gpu[1] at [::1]:30000", True),
+            ("gpu[1]*", True),
+            ("gpu[?] at *", True),
+            ("gpu[!2]*", False),
+        ):
+            assert changed(rule("zero_acceptance"), {"engine": pattern}).applies(named) is chosen, pattern
+            silence = SilenceRow("s", "", pattern, NOW, NOW, NOW, "", "")
+            assert (silenced_by([silence], "collapse", named) is silence) is chosen, pattern
 
 
 class TestReading:

@@ -8,7 +8,10 @@ import email
 import email.policy
 import hashlib
 import hmac
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
@@ -20,6 +23,8 @@ from aiosmtpd.smtp import Envelope
 from alert_world import Clock, Engine, make_store
 from serverkit.receivers import Receiver, closed_port
 from specscope_server.alerts import Evaluator, parse_target
+from specscope_server.alerts import send as sending
+from specscope_server.alerts.alertmanager import of_states, url_of
 from specscope_server.alerts.payload import payload
 from specscope_server.alerts.send import send
 from specscope_server.alerts.signing import SecretError, parse_secret
@@ -124,6 +129,19 @@ class TestAlertmanager:
         store.close()
 
 
+def test_the_query_of_an_alertmanagers_address_stays_behind_the_path() -> None:
+    assert url_of("https://am/x/?tenant=a") == "https://am/x/api/v2/alerts?tenant=a"
+    assert url_of("https://am/api/v2/alerts") == "https://am/api/v2/alerts"
+    assert url_of("http://am:9093") == "http://am:9093/api/v2/alerts"
+
+
+def test_a_silence_ends_no_alert_that_an_alertmanager_was_told_of() -> None:
+    silenced = replace(ROW, told="firing", told_at=NOW, quiet="silenced by ada until noon")
+    untold = replace(silenced, told="", told_at=None)
+    (alert,) = of_states([silenced, untold], "default", "http://scope:4318", NOW)
+    assert alert["annotations"]["quiet"] == "silenced by ada until noon"
+
+
 class Mailbox:
     """A handler of aiosmtpd that keeps what it gets."""
 
@@ -137,21 +155,56 @@ class Mailbox:
         return "250 taken"
 
 
-def test_mail_reaches_a_real_smtp_server() -> None:
+def mailed(body: dict[str, Any]) -> tuple[list[str], EmailMessage]:
     box = Mailbox()
     smtp = Controller(box, hostname="127.0.0.1", port=closed_port())
     smtp.start()
     try:
         url = f"mailto://127.0.0.1:{smtp.port}/?from=scope@example.org&to=oncall@example.org&mode=insecure"
-        assert sent(parse_target(url), told()) == ""
+        assert sent(parse_target(url), body) == ""
     finally:
         smtp.stop()
-    ((to, message),) = box.got
+    (got,) = box.got
+    return got
+
+
+def test_mail_reaches_a_real_smtp_server() -> None:
+    to, message = mailed(told() | {"reason": "accepted < 3 & <b>fc</b> never ran."})
     assert to == ["oncall@example.org"]
     assert message["Subject"] == "SpecScope: Silent path firing on tiny"
     body = message.get_body(("plain", "html"))
     assert body is not None
-    assert "http://scope:4318/engines/e1" in body.get_content()
+    lines = body.get_content().splitlines()
+    assert "accepted < 3 & <b>fc</b> never ran." in lines, "signs and lines are as they were"
+    assert "See http://scope:4318/engines/e1" in lines
+
+
+def test_a_service_that_never_comes_to_an_end_costs_an_attempt_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sending, "APPRISE_S", 0.5)
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+
+        def trickle() -> None:
+            connection, _ = slow.accept()
+            with connection:
+                while not done.wait(0.05):
+                    connection.sendall(b"2")
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        port = slow.getsockname()[1]
+        url = f"mailto://127.0.0.1:{port}/?from=scope@example.org&to=oncall@example.org&mode=insecure"
+
+        async def work() -> str:
+            with ThreadPoolExecutor(1) as threads:
+                error = await send(parse_target(url), told(), threads)
+                done.set()
+                return error
+
+        assert asyncio.run(work()) == "no answer within 0.5 s"
+        thread.join()
 
 
 def test_a_test_says_so_and_what_came_of_it_at_each_address() -> None:

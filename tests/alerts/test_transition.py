@@ -150,6 +150,20 @@ def test_what_nobody_looked_at_for_long_waits_anew() -> None:
     assert run.feed(SUSPECT, 60) == FIRING
 
 
+def test_a_clock_that_was_ahead_makes_nothing_wait_for_it() -> None:
+    run = Run(SUSPECT)
+    run.now += timedelta(hours=3)
+    run.feed(SUSPECT, 1)
+    run.now -= timedelta(hours=3)
+    run.feed(SUSPECT, 62)
+    assert run.state == FIRING
+    reminded = Run(SURE, replace(RULE, repeat_s=600.0))
+    assert reminded.row is not None and reminded.row.told_at is not None
+    reminded.row = replace(reminded.row, told_at=reminded.row.told_at + timedelta(hours=3))
+    reminded.feed(SURE, 1)
+    assert reminded.told == [FIRING, f"{FIRING} again"]
+
+
 def test_reminders_come_as_often_as_the_rule_says_until_somebody_acknowledges() -> None:
     run = Run(SURE, replace(RULE, repeat_s=300))
     run.feed(SURE, 599)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -136,6 +137,20 @@ def test_the_command_says_shows_holds_and_clears(live: Live, tmp_path: Path) -> 
     assert (wrong.exit_code, "numbers from 0 to 1" in wrong.output) == (2, True)
     low = run("baseline", "set", "--per-position", "0.1", "--url", live.url, cwd=tmp_path)
     assert (low.exit_code, "--accept-low" in low.output) == (2, True)
+    for option in (("--per-position", "nan"), ("--per-position", "0.9,0.8", "--floor", "inf")):
+        odd = run("baseline", "set", *option, "--url", live.url, cwd=tmp_path)
+        assert (odd.exit_code, "number" in odd.output) == (2, True)
+
+
+def test_who_is_asked_for_where_the_system_has_no_name(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    said = run("baseline", "set", "--per-position", "0.9,0.8", "--url", live.url, cwd=tmp_path)
+    assert (said.exit_code, "--who" in said.output) == (2, True)
 
 
 def test_an_unconfirmed_period_is_not_stored(live: Live, tmp_path: Path) -> None:

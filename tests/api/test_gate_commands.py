@@ -13,6 +13,7 @@ from serverkit import otlp
 from serverkit.command import run
 from serverkit.live import Live, serving
 from specscope import convention as c
+from specscope_server.launches import meant
 from specscope_server.spans_of_time import moment, seconds, span
 from storekit import facts
 
@@ -96,6 +97,10 @@ def test_a_request_has_its_verdict(served: Live, tmp_path: Path) -> None:
         (("diagnose", "--since", "soon"), "no length of time"),
         (("compare", "good", "bad@2h..3h"), "ends before it starts"),
         (("compare", "good", "ugly"), "has no engine 'ugly'"),
+        (("compare", "good@999999d", "bad"), "'999999d' ago is before the year 1"),
+        (("compare", "good@1h..999999d", "bad"), "'999999d' ago is before the year 1"),
+        (("compare", "good@1500-01-01", "bad"), "since: not between 1970 and 2200"),
+        (("compare", "@1h", "bad"), "name an engine"),
         (("diagnose", "--workspace", "other", "--engine", "good"), "in workspace 'other'"),
     ],
 )
@@ -129,6 +134,30 @@ def test_compare(served: Live, tmp_path: Path) -> None:
     told = json.loads(run("compare", "good", "bad", "--json", "--url", served.url, cwd=tmp_path).stdout)
     assert (told["a"]["requests"], told["b"]["requests"]) == (60, 60)
     assert told["acceptance_length"]["a"]["value"] == pytest.approx(1.7, abs=0.1)
+
+
+def launch(uid: str, started: float, heard: float, state: str = "healthy") -> dict[str, Any]:
+    """A launch of the engine ``x``, from and until so many seconds ago."""
+    return {
+        "engine_uid": uid,
+        "started": facts.ago(started).isoformat(),
+        "last_received": facts.ago(heard).isoformat(),
+        "state": state,
+    }
+
+
+def test_a_name_outlives_the_launch() -> None:
+    old, new = launch("old", 9000, 1000, "ended"), launch("new", 900, 0)
+    assert meant([old, new]) == [new]
+    assert meant([old, new], facts.ago(3600)) == [new], "both were heard, one is"
+    assert meant([old, new], facts.ago(500)) == [new]
+    assert meant([old, new], facts.ago(5000), facts.ago(2000)) == [old]
+    assert meant([old, new], facts.ago(5000), facts.ago(500)) == [old, new], "which one is not said"
+    assert meant([new, launch("beside", 900, 0)]) == [new, launch("beside", 900, 0)]
+    silent = launch("silent", 900, 500, "tracer silent")
+    assert meant([silent, old]) == [silent], "the last of several that came one after the other"
+    fell = launch("fell", 950, 500, "tracer silent")
+    assert meant([fell, silent]) == [fell, silent]
 
 
 def test_lengths_and_moments() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from specscope_server.alerts.payload import headline
 from specscope_server.alerts.rules import FIRING
@@ -22,8 +23,9 @@ LASTS: Final = timedelta(minutes=5)
 
 def url_of(base: str) -> str:
     """Return where alerts are posted, of the URL of an Alertmanager with or without the path of its API."""
-    base = base.rstrip("/")
-    return base if base.endswith(PATH) else f"{base}{PATH}"
+    parts = urlsplit(base)
+    path = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=path if path.endswith(PATH) else f"{path}{PATH}", fragment=""))
 
 
 def of_notification(body: Mapping[str, Any], now: datetime) -> list[dict[str, Any]]:
@@ -50,17 +52,21 @@ def of_notification(body: Mapping[str, Any], now: datetime) -> list[dict[str, An
 
 
 def of_states(rows: Sequence[AlertRow], workspace: str, base_url: str, now: datetime) -> list[dict[str, Any]]:
-    """Return what fires and was told, as told again."""
+    """Return what fires and was told, as told again.
+
+    Also what was silenced since: that it is not heard of would be taken for its end.
+    """
     return [
         _alert(
             _labels(row.rule, row.severity, workspace, row.engine_uid, row.engine),
-            {"summary": f"SpecScope: {row.title} firing on {row.engine}", "description": row.reason},
+            {"summary": f"SpecScope: {row.title} firing on {row.engine}", "description": row.reason}
+            | ({"quiet": row.quiet} if row.quiet else {}),
             f"{base_url}/engines/{row.engine_uid}",
             starts=row.since.isoformat(),
             ends=now + LASTS,
         )
         for row in rows
-        if row.state == FIRING and row.told == FIRING and not row.quiet
+        if row.state == FIRING and row.told == FIRING
     ]
 
 

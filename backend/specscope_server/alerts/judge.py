@@ -138,7 +138,7 @@ def _take(
 
 def _worth_storing(row: AlertRow, stored: AlertRow | None) -> bool:
     """Say whether a row says more than the stored one: more than another number in its reason, or later."""
-    if stored is None or row.evaluated - stored.evaluated >= REFRESH:
+    if stored is None or abs(row.evaluated - stored.evaluated) >= REFRESH:
         return True
     same = replace(stored, engine=row.engine, reason=row.reason, evaluated=row.evaluated)
     return row != same

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from fnmatch import fnmatchcase
 from typing import Final
 
+from specscope_server.alerts.patterns import matches
 from specscope_server.alerts.rules import FIRING, AlertRule
 from specscope_server.diagnosis import Finding
 from specscope_server.store.model import AlertRow, AlertSubject, SilenceRow
@@ -32,9 +32,8 @@ def active(silences: Iterable[SilenceRow], now: datetime) -> list[SilenceRow]:
 def silenced_by(silences: Iterable[SilenceRow], rule: str, subject: AlertSubject) -> SilenceRow | None:
     """Return the first silence that covers a rule on an engine."""
     for one in silences:
-        if (not one.rule or fnmatchcase(rule, one.rule)) and (
-            not one.engine or any(fnmatchcase(n, one.engine) for n in (subject.name, subject.engine_uid))
-        ):
+        names = (subject.name, subject.engine_uid)
+        if matches(rule, one.rule) and any(matches(name, one.engine) for name in names):
             return one
     return None
 
@@ -77,6 +76,7 @@ def decide(rule: AlertRule, row: AlertRow, follows: str, silence: SilenceRow | N
         and not quiet
         and row.acknowledged is None
         and row.told_at is not None
-        and now - row.told_at >= timedelta(seconds=rule.repeat_s)
+        # Also when a clock was ahead that was set right since.
+        and abs(now - row.told_at) >= timedelta(seconds=rule.repeat_s)
     )
     return Notice(replace(row, told_at=now), notify=True, reminder=True) if due else Notice(row)

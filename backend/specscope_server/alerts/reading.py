@@ -148,7 +148,8 @@ def _dropping(rule: AlertRule, judged: Judged, memo: Mapping[str, Any]) -> Readi
     """
     evidence, total = judged.evidence, sum(judged.evidence.dropped.values())
     before = memo.get("total")
-    grew: list[list[float]] = [list(one) for one in memo.get("grew", ())]
+    # What a clock noted that was ahead happened by now.
+    grew: list[list[float]] = [[min(at, evidence.now), count] for at, count in memo.get("grew", ())]
     if before is not None and total > before:
         grew.append([evidence.now, total - before])
     grew = [one for one in grew if one[0] > evidence.now - rule.window_s][-_GROWTHS:]

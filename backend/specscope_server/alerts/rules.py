@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
+from specscope_server.alerts.patterns import matches
 from specscope_server.diagnosis.model import CRITICAL, INFO, SUSPECTED, WARNING, Finding
 from specscope_server.store.model import AlertSubject
 
@@ -72,9 +72,9 @@ class AlertRule:
     def applies(self, subject: AlertSubject) -> bool:
         """Say whether it is evaluated on an engine."""
         return self.enabled and (
-            (not self.engine or any(fnmatchcase(n, self.engine) for n in (subject.name, subject.engine_uid)))
-            and (not self.model or fnmatchcase(subject.model, self.model))
-            and (not self.environment or fnmatchcase(subject.environment, self.environment))
+            any(matches(name, self.engine) for name in (subject.name, subject.engine_uid))
+            and matches(subject.model, self.model)
+            and matches(subject.environment, self.environment)
         )
 
     @property

@@ -19,6 +19,8 @@ from specscope_server.alerts.targets import ALERTMANAGER, WEBHOOK, Target, appri
 
 TIMEOUT_S: Final = 10.0
 """For a whole attempt at a webhook; apprise has its own limits, 4 s to connect and 4 s to read."""
+APPRISE_S: Final = 60.0
+"""For a whole attempt by apprise: a server that sends a byte now and then keeps within its limits."""
 ERROR_CHARS: Final = 300
 
 
@@ -33,8 +35,16 @@ async def send(target: Target, body: Mapping[str, Any], threads: Executor) -> st
         alerts = alertmanager.of_notification(body, datetime.now(UTC))
         error = await post(target, alertmanager.url_of(target.url), alerts)
     else:
-        error = await asyncio.get_running_loop().run_in_executor(threads, _apprise, target, body)
+        error = await _in_thread(target, body, threads)
     return error[:ERROR_CHARS]
+
+
+async def _in_thread(target: Target, body: Mapping[str, Any], threads: Executor) -> str:
+    sending = asyncio.get_running_loop().run_in_executor(threads, _apprise, target, body)
+    try:
+        return await asyncio.wait_for(sending, APPRISE_S)
+    except TimeoutError:
+        return f"no answer within {APPRISE_S:g} s"
 
 
 def _identity(target: Target, body: Mapping[str, Any]) -> Callable[[bytes], dict[str, str]]:
@@ -81,7 +91,13 @@ def _apprise(target: Target, body: Mapping[str, Any]) -> str:
     service.add(target.url)
     told = dict(body)
     try:
-        result = service.notify(body=text(told), title=headline(told), notify_type=kind)
+        result = service.notify(
+            body=text(told),
+            title=headline(told),
+            notify_type=kind,
+            # So that a service which takes HTML or Markdown shows the lines and the signs as they are.
+            body_format=library.NotifyFormat.TEXT,
+        )
     except Exception as error:  # noqa: BLE001 - plugins of other authors; whatever they raise, we go on
         return target.scrub(f"{type(error).__name__}: {error}")
     if result:

@@ -63,6 +63,8 @@ def _waiting_since(before: AlertRow | None, reading: Reading, now: datetime) -> 
         before is None
         or before.pending != reading.state
         or before.pending_since is None
+        # Of a clock that was ahead and was set right.
+        or before.pending_since > now
         or now - before.evaluated > LAPSE
     ):
         return now

@@ -106,7 +106,7 @@ def _as_told(stored: Row[Any], alert: AlertRow) -> bool:
         return False
     if stored.told_ns is None or alert.told_at is None:
         return True
-    return to_ns(alert.told_at) - stored.told_ns < REMINDED_NS
+    return abs(to_ns(alert.told_at) - stored.told_ns) < REMINDED_NS
 
 
 def _values(alert: AlertRow) -> dict[str, Any]:
