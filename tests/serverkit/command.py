@@ -98,11 +98,14 @@ def started(
         command.wait()
 
 
-def run(*arguments: str, cwd: Path, **env: str) -> Result:
-    """Run a command of ours to its end, in this process: loading the server takes seconds of CPU."""
+def run(*arguments: str, cwd: Path, input: str | None = None, **env: str) -> Result:
+    """Run a command of ours to its end, in this process: loading the server takes seconds of CPU.
+
+    ``input`` is what it reads from standard input.
+    """
     whole: dict[str, str | None] = {k: None for k in os.environ if k.startswith("SPECSCOPE_")}
     with chdir(cwd):
-        done = CliRunner(env={**whole, **env}).invoke(app(), list(arguments))
+        done = CliRunner(env={**whole, **env}).invoke(app(), list(arguments), input=input)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from specscope import hidden, reference_file
 from specscope.chunks import StepRow
+from specscope_server.auth.model import Act
 from specscope_server.diagnosis.model import Finding, Number
 from specscope_server.store.model import AlertRow, ExpectationRow, ExpectationScope, SilenceRow
 from specscope_server.store.port import NewDelivery, Store
@@ -140,3 +141,5 @@ def fill(store: Store, mine: Workspace, now: datetime) -> None:
         mine.name,
         ExpectationRow(scope, "learned", (0.5,), number, 1.5, f"who {word}", now, f"note {word}", (now, now)),
     )
+    # Who may do what is no read of the store's: servers without a sign-in stay so unless a test adds them.
+    store.accounts.note(Act(now, mine.name, f"who {word}", f"action {word}", f"what {word}", "::1"))

@@ -16,6 +16,7 @@ from specscope_server.store import alerts as alerting
 from specscope_server.store import expectations as expected
 from specscope_server.store import findings as found
 from specscope_server.store import references
+from specscope_server.store.accounts import Accounts
 from specscope_server.store.database import Database
 from specscope_server.store.housekeeping import Housekeeping
 from specscope_server.store.keep import NOTHING_GOES, Keep
@@ -43,11 +44,17 @@ class SqlStore(SqlReads):
         super().__init__(database.read, clock)
         self._database = database
         self._housekeeping = Housekeeping(database, keep)
+        self._accounts = Accounts(database)
 
     @property
     def capabilities(self) -> Capabilities:
         """Say what the database can do."""
         return self._database.capabilities
+
+    @property
+    def accounts(self) -> Accounts:
+        """See the port."""
+        return self._accounts
 
     @property
     def keep(self) -> Keep:

@@ -223,12 +223,16 @@ def _conclusions(engine_uid: str, before_ns: int) -> Iterator[Target]:
 
 
 def of_workspaces(connection: Connection, limits: Limits) -> Iterator[Target]:
-    """Yield what is too old and no engine's: other tools' spans and logs; and which increments are in."""
+    """Yield what is too old and no engine's: other tools' spans and logs, the audit trail, which increments
+    are in.
+    """
     if limits.requests is not None:
         for workspace in connection.execute(select(schema.workspace.c.name)).scalars():
             for table in (schema.span, schema.log_record):
                 old = table.c.received_ns < limits.requests
                 yield Target(table, and_(table.c.workspace == workspace, old))
+    if limits.alerts is not None:
+        yield Target(schema.audit, schema.audit.c.at_ns < limits.alerts)
     if limits.rollups is not None:
         # A day later than the sums: an increment is refused by its age before it could count twice, also
         # by a server whose clock is behind. 0 was noted by a version that did not know the bucket.

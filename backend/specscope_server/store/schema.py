@@ -12,6 +12,7 @@ from specscope.rollup import COUNT_FIELDS
 from sqlalchemy import DDL, BigInteger, Column, Double, ForeignKey, Index, Integer, LargeBinary, Table
 from sqlalchemy.event import listen
 
+from specscope_server.store.schema_access import api_token, audit, user
 from specscope_server.store.schema_conclusions import (
     alert_event,
     alert_rule,
@@ -40,6 +41,8 @@ __all__ = [
     "alert_event",
     "alert_rule",
     "alert_state",
+    "api_token",
+    "audit",
     "boundary_count",
     "boundary_total",
     "delivery",
@@ -65,6 +68,8 @@ __all__ = [
     "silence",
     "span",
     "step_chunk",
+    "tokenizer",
+    "user",
     "workspace",
 ]
 

@@ -123,6 +123,7 @@ _WHOLE: Final = {
     "finding": "opened_ns",
     "alert_event": "since_ns",
     "delivery": "created_ns",
+    "audit": "at_ns",
     "engine": "last_received_ns",
 }
 """Tables that are small enough to look at whole."""
