@@ -12,11 +12,14 @@ from specscope_server.diagnosis import (
     cliff,
     draft_kv_stale,
     draft_state,
+    position_config,
     prefix_draft_kv,
     row_or_graph_stale,
+    shifted,
 )
 from specscope_server.diagnosis.engine_evidence import DraftState, ReferenceEvidence
 from specscope_server.diagnosis.model import CERTAIN, SUSPECTED, Evidence, Finding
+from specscope_server.diagnosis.registry import diagnose
 
 INPUTS = tuple(
     ReferenceEvidence(place, slot, 400, 0.01, 1.0)
@@ -46,6 +49,20 @@ def never(_: DraftState) -> bool:
 
 def odd(one: DraftState) -> bool:
     return one.position % 2 == 1
+
+
+def moved(by: int, committed: int, wrong: Callable[[DraftState], bool]) -> list[DraftState]:
+    """Twenty requests whose wrong tokens hold what the reference has ``by`` tokens further."""
+    states = [
+        replace(one, committed=committed if one.after == "verify" else None, shifted={-1: 1.1, 1: 0.9})
+        for n in range(20)
+        for one in request(n, wrong, sequence=f"text {n}", position=40 + 2 * n)
+    ]
+    return [replace(one, shifted={-by: 0.7, by: 0.03}) if one.error > 0.3 else one for one in states]
+
+
+def after_verify(one: DraftState) -> bool:
+    return one.after == "verify" and odd(one)
 
 
 def found(rule: Callable[..., object], seen: Evidence) -> Finding:
@@ -186,3 +203,35 @@ def test_a_sound_engine_has_none_of_them_and_one_odd_token_is_none() -> None:
     for seen in (states, [replace(states[0], error=1.2), *states[1:]]):
         for rule in RULES:
             assert not isinstance(rule(judged(seen), ()), Finding)
+
+
+@pytest.mark.parametrize(("by", "side"), [(-1, "before"), (1, "after")])
+def test_states_of_the_neighbouring_token_are_off_by_one_and_no_stale_cache(by: int, side: str) -> None:
+    """Drafting goes on from the row beside the last accepted one; steps of three tokens."""
+    seen = judged(moved(by, 3, after_verify))
+    told = found(shifted.judge, seen)
+    assert (told.fault_class, told.confidence) == ("F14", CERTAIN)
+    assert told.title == f"Drafting goes on from the state of the token {side}"
+    assert [one.value for one in told.numbers[:2]] == [100, 100]
+    for rule in (*RULES, position_config.judge):
+        assert not isinstance(rule(seen, (told,)), Finding)
+    assert [one.kind for one in diagnose(seen).findings] == ["shifted"]
+
+
+def test_the_state_of_the_step_before_is_that_of_the_token_before_where_a_step_commits_one() -> None:
+    """Then a row that was not written anew looks alike: only a suspicion. Prefills have no step before."""
+    assert found(shifted.judge, judged(moved(-1, 1, after_verify))).confidence == SUSPECTED
+    every = moved(-1, 1, lambda one: True)
+    assert found(shifted.judge, judged(every)).confidence == CERTAIN
+
+
+def test_a_few_tokens_that_fit_their_neighbour_are_not_moved() -> None:
+    states = moved(-1, 3, after_verify)
+    stale = [replace(one, shifted={-1: 0.9, 1: 1.2}) if one.position % 4 == 1 else one for one in states]
+    seen = judged(stale)
+    assert not isinstance(shifted.judge(seen, ()), Finding)
+    assert found(draft_kv_stale.judge, seen).confidence == CERTAIN
+
+
+def test_moved_states_of_wrong_inputs_are_told_by_the_rules_of_the_inputs() -> None:
+    assert not isinstance(shifted.judge(judged(moved(-1, 3, after_verify), INPUTS[:4]), ()), Finding)

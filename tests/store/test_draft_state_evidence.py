@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from specscope import hidden, reference_file
 from specscope.hidden import HiddenRow
@@ -71,6 +72,24 @@ def test_each_token_is_told_with_the_conditions_that_it_came_in(referred: Store)
             step.batch_size,
         )
         assert one.full_accepts == number * (step.accepted == step.drafted_depth)
+
+
+def test_a_state_is_held_against_those_of_the_tokens_beside_it(referred: Store) -> None:
+    """Each state is the reference's of the token before; the last two have no known token behind."""
+    before = np.roll(LEFT, 1, axis=0)
+    referred.write([request("u0", before)], facts.NOW)
+    *inner, _ = left_of(referred)
+    for one in inner:
+        assert one.error > 0.1  # a token alone is told to a quarter
+        assert one.shifted[-1] < 0.05 and one.shifted[1] > 0.1
+        assert one.committed == (None if one.after == "prefill" else 4)
+
+
+def test_a_token_at_an_end_of_what_is_known_has_one_neighbour(referred: Store) -> None:
+    referred.write([request("u0")], facts.NOW)
+    *inner, last = left_of(referred)
+    assert [sorted(one.shifted) for one in inner] == [[-1, 1]] * len(inner)
+    assert sorted(last.shifted) == [-1]
 
 
 def test_a_reference_without_the_drafts_layer_tells_none(store: Store) -> None:

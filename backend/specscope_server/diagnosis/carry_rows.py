@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from specscope import convention, hidden
 from specscope.chunks import StepRow
 from specscope.hidden import HiddenRow
-from specscope.reference_file import Passage
+from specscope.reference_file import Passage, Track
 
 from specscope_server.diagnosis import relative_error
 from specscope_server.diagnosis.engine_evidence import DraftState
+from specscope_server.diagnosis.reference import SHIFTS
+from specscope_server.diagnosis.relative_error import Array
 
 PREFILL: Final = "prefill"
 _PART: Final = 4
@@ -52,18 +55,40 @@ def draft_states(
     levels = [(one.levels or [])[0] for one in kept]
     units = [unit for one in kept for unit in (one.fingerprints or [])]
     rms, projections = hidden.restore(levels, units)
-    at = [one.position for one in kept]
-    other, theirs = track.rms[at].astype(np.float64), track.projections[at].astype(np.float64)
-    sound = np.isfinite(rms) & np.isfinite(other) & (other > 0)
-    errors = np.full(len(kept), np.nan)
-    errors[sound] = relative_error.of_rows((rms[sound], projections[sound]), (other[sound], theirs[sound]))
+    at = np.array([one.position for one in kept])
+    most = min(known, len(track.rms))
+    errors = _errors((rms, projections), track, at, most)
+    beside = {shift: _errors((rms, projections), track, at + shift, most) for shift in SHIFTS}
+    other = track.rms[at].astype(np.float64)
     by_step = {step.step: index for index, step in enumerate(request.steps)}
     full = np.cumsum([0, *(step.accepted == step.drafted_depth > 0 for step in request.steps)]).tolist()
     return [
-        _state(row, float(error), float(size), by_step.get(row.step), full, sequence, request)
-        for row, error, size in zip(kept, errors, rms / np.where(other > 0, other, 1.0), strict=True)
-        if np.isfinite(error)
+        replace(
+            _state(
+                row,
+                float(errors[n]),
+                float(rms[n] / other[n]),
+                by_step.get(row.step),
+                full,
+                sequence,
+                request,
+            ),
+            shifted={shift: float(told[n]) for shift, told in beside.items() if np.isfinite(told[n])},
+        )
+        for n, row in enumerate(kept)
+        if np.isfinite(errors[n])
     ]
+
+
+def _errors(own: tuple[Array, Array], track: Track, at: NDArray[np.int64], most: int) -> Array:
+    """Return the relative error of each row to the reference at ``at`` below ``most``; NaN: none there."""
+    inside = np.flatnonzero((at >= 0) & (at < most))
+    other, theirs = track.rms[at[inside]].astype(np.float64), track.projections[at[inside]].astype(np.float64)
+    sound = np.isfinite(own[0][inside]) & np.isfinite(other) & (other > 0)
+    rows = inside[sound]
+    errors = np.full(len(at), np.nan)
+    errors[rows] = relative_error.of_rows((own[0][rows], own[1][rows]), (other[sound], theirs[sound]))
+    return errors
 
 
 def _compared(row: HiddenRow) -> bool:
@@ -102,4 +127,5 @@ def _state(
         batch=None if step is None else step.batch_size,
         since_prefill=since,
         full_accepts=None if since is None else full[since],
+        committed=None if step is None else step.committed,
     )

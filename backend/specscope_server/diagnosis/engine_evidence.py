@@ -76,6 +76,8 @@ class DraftState:
     ``cached``, in which ``row`` of a ``batch`` of how many its verify step ran, how many verify steps
     (``since_prefill``) came before in the request and how many of them accepted all (``full_accepts``).
     ``None``: not told. ``sequence`` names the reference's sequence: with it and ``position`` the very token.
+    ``shifted`` is the error against the reference's state of the token before (offset -1) and after (+1), and
+    ``committed`` how many tokens the verify step committed.
     """
 
     request: str
@@ -90,6 +92,8 @@ class DraftState:
     batch: int | None = None
     since_prefill: int | None = None
     full_accepts: int | None = None
+    shifted: Mapping[int, float] = field(default_factory=dict[int, float])
+    committed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,22 @@ class PlaceComparison:
     relative_error: float
     scale: float | None = None
     shifted: Mapping[int, float] = field(default_factory=dict[int, float])
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """What a proposal started from, held against what the draft extend before it left at the same token.
+
+    Both are of one request and the very same state, so that ``relative_error`` is 0 where it was kept as it
+    was; ``scale`` is the ratio of the root mean squares. ``after``: what the draft extend followed, a
+    ``prefill`` or a ``verify``. Needs fingerprints (detail ``full``), no reference.
+    """
+
+    request: str
+    position: int
+    after: str
+    relative_error: float
+    scale: float
 
 
 @dataclass(frozen=True, slots=True)

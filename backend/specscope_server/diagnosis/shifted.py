@@ -1,8 +1,9 @@
 """F14: off by one. The draft's tokens, or the states it is fed, are those of the neighbouring place.
 
 The draft works and is well fed, for another place of the text: what it proposes matches the target's tokens
-one place away, its first token repeats the last one of the context, or the states it is fed equal those of
-the token before. A mere shift of all positions is none: under rotary embeddings it changes nothing.
+one place away, its first token repeats the last one of the context, the states it is fed equal those of
+the token before, or the state that it goes on from does. A mere shift of all positions is none: under rotary
+embeddings it changes nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Final
 
 from specscope import hidden
 
-from specscope_server.diagnosis import aux_layers, deviation, facts
+from specscope_server.diagnosis import aux_layers, deviation, draft_state, facts
 from specscope_server.diagnosis.deviation import Deviation
+from specscope_server.diagnosis.draft_state import Moved
 from specscope_server.diagnosis.model import (
     CERTAIN,
     CRITICAL,
@@ -68,6 +70,9 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
             return _states(evidence, told, "a reference run of the target on the same tokens")
     inputs = moved_inputs(evidence)
     match = _match(evidence)
+    moved = draft_state.moved(evidence)
+    if moved is not None:
+        return _went_on(evidence, moved)
     if inputs is not None:
         return _tokens(evidence, match, inputs)
     if match is not None:
@@ -190,6 +195,37 @@ def _states(evidence: Evidence, told: Deviation, against: str) -> Finding:
             Ruled("F23 workload", "no prompt moves states from token to token"),
         ),
     )
+
+
+def _went_on(evidence: Evidence, moved: Moved) -> Finding:
+    side, place = _side(moved.offset), facts.link(evidence, "draft.extend")
+    example = max(moved.states, key=lambda one: one.error)
+    return _finding(
+        CERTAIN if moved.proven else SUSPECTED,
+        f"Drafting goes on from the state of the token {side}",
+        f"The draft is fed rightly, and {len(moved.states)} of the {moved.wrong} states from which it goes on"
+        f" that are not the reference draft's are its states of the token {side}: the row beside the last"
+        " accepted token's is taken. The first draft is then meant for a place that is settled already.",
+        (
+            Number(f"draft states that are those of the token {side}", len(moved.states), 0,
+                   f"of {moved.compared} tokens", place),
+            Number("draft states that are not the reference's", moved.wrong, 0,
+                   f"of {moved.compared} tokens", place),
+            Number(f"relative error of the draft's state at token {example.position}",
+                   round(example.error, 3), f"< {draft_state.RIGHT:g}", "", f"/requests/{example.request}"),
+            Number(f"relative error of it to the state of the token {side}",
+                   round(example.shifted[moved.offset], 3), None, "", f"/requests/{example.request}"),
+        ),
+        (
+            Ruled("F15, F16 the draft's cache", "a wrong cache makes states that are no token's"),
+            Ruled("wrong inputs", "fed states, fc's output and embeddings equal the reference"),
+            *(
+                (Ruled("F07, F18 a row of the step before", "after steps of several tokens that is another"),)
+                if moved.proven
+                else ()
+            ),
+        ),
+    )  # fmt: skip
 
 
 def _tokens(evidence: Evidence, match: _Match | None, inputs: Deviation | None) -> Finding:
