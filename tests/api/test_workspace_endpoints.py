@@ -14,7 +14,7 @@ import pytest
 from fastapi.routing import APIRoute
 from serverkit.live import Live, serving
 from specscope_server.web import routes as pages
-from storekit.everything import REFERENCE, RESPONSE, RID, SILENCE, TRACE, UID, Workspace, fill
+from storekit.everything import REFERENCE, RESPONSE, RID, SILENCE, TOKENIZER, TRACE, UID, Workspace, fill
 
 MINE = Workspace("mine", "oakwood", 48_170_976)
 THEIRS = Workspace("theirs", "birchwood", 92_530_408)
@@ -22,6 +22,7 @@ PATH: dict[str, str] = {
     "engine_uid": "",
     "uid": UID,
     "reference_uid": REFERENCE,
+    "tokenizer_hash": TOKENIZER,
     "name": "pages.css",
     "rule": "silent_path",
     "change": "1",
@@ -50,6 +51,9 @@ OF_NONE = {"/api/v1/status", "/status", "/healthz", "/static/{name:path}", "/fav
 CHANGING = {
     ("post", "/api/v1/references"),
     ("delete", "/api/v1/references/{reference_uid}"),
+    ("post", "/api/v1/tokenizers"),
+    ("delete", "/api/v1/tokenizers/{tokenizer_hash}"),
+    ("delete", "/api/v1/requests/{uid}"),
     ("put", "/api/v1/expectations"),
     ("delete", "/api/v1/expectations"),
     ("post", "/api/v1/expectations/learn"),

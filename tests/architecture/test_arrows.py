@@ -16,7 +16,7 @@ ROOMS = {
 # What the backend may take from the tracer: definitions of the wire, never the machinery.
 SHARED = {
     "convention", "columns", "chunks", "hidden", "hidden_rollup", "packed_rows", "identity", "clock",
-    "ledger", "rollup", "records", "reference_file", "version",
+    "ledger", "rollup", "records", "reference_file", "tokenizer_facts", "version",
 }  # fmt: skip
 HEAVY = {"torch", "sglang", "vllm", "transformers", "triton"}
 

@@ -16,7 +16,7 @@ from specscope_server.store.model import RequestFilter
 from specscope_server.store.opening import open_store
 from specscope_server.store.port import Reads, Store
 from storekit import facts
-from storekit.everything import REFERENCE, RESPONSE, RID, TRACE, UID, Workspace, fill
+from storekit.everything import REFERENCE, RESPONSE, RID, TOKENIZER, TRACE, UID, Workspace, fill
 
 MINE = Workspace("mine", "oak", 4817)
 THEIRS = Workspace("theirs", "birch", 9253)
@@ -31,6 +31,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "engine_uids": (None, (MINE.engine, THEIRS.engine)),
     "uid": (UID, "health"),
     "reference_uid": (REFERENCE,),
+    "tokenizer_hash": (TOKENIZER,),
     "number": (0,),
     "since": (facts.ago(600),),
     "until": (facts.NOW,),

@@ -12,7 +12,13 @@ from specscope import hidden, reference_file
 from specscope.chunks import StepRow
 from specscope_server.auth.model import Act
 from specscope_server.diagnosis.model import Finding, Number
-from specscope_server.store.model import AlertRow, ExpectationRow, ExpectationScope, SilenceRow
+from specscope_server.store.model import (
+    AlertRow,
+    ExpectationRow,
+    ExpectationScope,
+    SilenceRow,
+    TokenizerRow,
+)
 from specscope_server.store.port import NewDelivery, Store
 from specscope_server.store.told import LogBatch, RequestTotals, SpanBatch
 from specscope_server.store.values import engine_uid, to_ns
@@ -22,6 +28,7 @@ from storekit.references import IDS, file, passage, rows, states
 
 UID, TRACE, RID, RESPONSE = "5eed" * 8, "ab" * 16, "rid-shared", "answer-shared"
 REFERENCE = "5afe" * 4
+TOKENIZER = "5e7a" * 4
 SILENCE = "5117" * 4
 SECONDS = 12
 """Before ``now`` that things happened."""
@@ -75,8 +82,9 @@ def fill(store: Store, mine: Workspace, now: datetime) -> None:
         output_tokens=number,
     )
     started = ns - 3600 * facts.SECOND
+    config = {"draft": word, "tokenizers": {"target": {"file": "tokenizer.json", "hash": f"hash of {word}"}}}
     told = facts.batch(
-        replace(facts.REPORT, event_ns=started, model=f"model {word}", config={"draft": word}),
+        replace(facts.REPORT, event_ns=started, model=f"model {word}", config=config),
         request,
         facts.request("health", kind="health_check", arrival_ns=start, end_ns=end, model=word, trace_id=""),
         facts.chunk(
@@ -135,6 +143,9 @@ def fill(store: Store, mine: Workspace, now: datetime) -> None:
     header, sequences = reference_file.read(blob.splitlines())
     store.add_reference(
         mine.name, REFERENCE, replace(header, made_with={"specscope": word}), sequences, number, now
+    )
+    store.add_tokenizer(
+        mine.name, TokenizerRow(TOKENIZER, now, f"tokenizer {word}", number, number), word.encode()
     )
     scope = ExpectationScope(engine=f"service {word}", model=f"model {word}", workload=f"context={word}")
     store.set_expectation(

@@ -41,13 +41,26 @@ def _json(folder: Path) -> Mapping[str, Any] | None:
         if data is None:
             continue
         told: Any = json.loads(data)
-        if name == TOKENIZER_JSON:
-            ids = dict(_added(told.get("added_tokens"))) | dict(_tokens(told["model"]["vocab"]))
-        else:
-            ids = dict(_tokens(told))
+        ids = ids_of(told) if name == TOKENIZER_JSON else dict(_tokens(told))
         if ids:
-            return {"file": name, "hash": _hash(ids), "tokens": len(ids)}
+            return {"file": name, "hash": hash_of(ids), "tokens": len(ids)}
     return None
+
+
+def ids_of(told: Any) -> dict[int, str]:
+    """Return what each id stands for in the content of a ``tokenizer.json``, added tokens included.
+
+    Raises whatever reading a file of another shape raises.
+    """
+    return dict(_added(told.get("added_tokens"))) | dict(_tokens(told["model"]["vocab"]))
+
+
+def hash_of(ids: Mapping[int, str]) -> str:
+    """Return the 16 hex digits that stand for these tokens, in whatever order they come."""
+    digest = hashlib.blake2b(digest_size=_BYTES)
+    for number in sorted(ids):
+        digest.update(f"{number}\0{ids[number]}\0".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 def _sentencepiece(folder: Path) -> Mapping[str, Any] | None:
@@ -72,10 +85,3 @@ def _tokens(vocab: Any) -> Iterable[tuple[int, str]]:
 
 def _added(listed: Any) -> Iterable[tuple[int, str]]:
     return ((int(one["id"]), str(one["content"])) for one in cast("list[Any]", listed or []))
-
-
-def _hash(ids: Mapping[int, str]) -> str:
-    digest = hashlib.blake2b(digest_size=_BYTES)
-    for number in sorted(ids):
-        digest.update(f"{number}\0{ids[number]}\0".encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()

@@ -197,6 +197,20 @@ def list_requests(
     return Requests(items=[RequestModel.of(row) for row in page.items], next_cursor=page.next_cursor)
 
 
+class DeletedRequest(Model):
+    """What was deleted."""
+
+    uid: str
+
+
+@router.delete("/requests/{uid}", summary="Delete a request")
+def delete_request(store: StoreOf, uid: Uid, workspace: Workspace = DEFAULT_WORKSPACE) -> DeletedRequest:
+    """Delete a request with its prompt and steps; sums over many requests keep what it added to them."""
+    if not store.delete_request(workspace, uid):
+        raise _no_request(uid)
+    return DeletedRequest(uid=uid)
+
+
 @router.get("/requests/{uid}", summary="One request with its decoded steps")
 def get_request(
     store: StoreOf,
@@ -208,9 +222,7 @@ def get_request(
     """Return one request with at most ``limit`` steps from ``first_step`` on."""
     found = store.request(workspace, uid, first_step, limit)
     if found is None:
-        raise not_found(
-            "request", uid, f"This is the request's uid; search by rid with /api/v1/requests?text={uid[:64]}."
-        )
+        raise _no_request(uid)
     return RequestDetailModel(
         request=RequestModel.of(found.request),
         first_step=first_step,
@@ -219,4 +231,10 @@ def get_request(
         extends=[json_safe(extend) for extend in found.extends],
         boundaries=[BoundaryModel.of(state) for state in found.boundaries],
         verdict=VerdictModel(**asdict(judge(found))),
+    )
+
+
+def _no_request(uid: str) -> ApiError:
+    return not_found(
+        "request", uid, f"This is the request's uid; search by rid with /api/v1/requests?text={uid[:64]}."
     )

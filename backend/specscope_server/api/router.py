@@ -19,6 +19,7 @@ from specscope_server.api import (
     series,
     silences,
     status,
+    tokenizers,
 )
 from specscope_server.api.common import only_known_parameters
 
@@ -26,7 +27,7 @@ PREFIX: Final = "/api/v1"
 
 router = APIRouter(dependencies=[Depends(only_known_parameters)])
 for _module in (
-    *(engines, evidence, requests, hidden, references, expectations),
+    *(engines, evidence, requests, hidden, references, tokenizers, expectations),
     *(findings, alerts, rules, silences, series, status),
 ):
     router.include_router(_module.router, prefix=PREFIX)

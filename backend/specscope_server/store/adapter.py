@@ -15,7 +15,7 @@ from specscope_server.store import alert_rules as rules
 from specscope_server.store import alerts as alerting
 from specscope_server.store import expectations as expected
 from specscope_server.store import findings as found
-from specscope_server.store import references
+from specscope_server.store import forget, references, tokenizers
 from specscope_server.store.accounts import Accounts
 from specscope_server.store.database import Database
 from specscope_server.store.housekeeping import Housekeeping
@@ -26,6 +26,7 @@ from specscope_server.store.model import (
     ExpectationRow,
     ExpectationScope,
     SilenceRow,
+    TokenizerRow,
 )
 from specscope_server.store.opened import Opened
 from specscope_server.store.port import Capabilities, Lease, NewDelivery, Pruned
@@ -176,6 +177,18 @@ class SqlStore(SqlReads):
 
         self._database.write(job)
         return found
+
+    def add_tokenizer(self, workspace: str, tokenizer: TokenizerRow, vocabulary: bytes) -> None:
+        """See the port."""
+        self._database.write(lambda connection: tokenizers.add(connection, workspace, tokenizer, vocabulary))
+
+    def delete_tokenizer(self, workspace: str, tokenizer_hash: str) -> bool:
+        """See the port."""
+        return self._done(lambda connection: tokenizers.remove(connection, workspace, tokenizer_hash))
+
+    def delete_request(self, workspace: str, uid: str) -> bool:
+        """See the port."""
+        return self._done(lambda connection: forget.request(connection, workspace, uid))
 
     def set_expectation(self, workspace: str, expectation: ExpectationRow) -> None:
         """See the port."""

@@ -296,6 +296,17 @@ class ReferenceSequence:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenizerRow:
+    """A tokenizer, without its vocabulary; ``bytes`` is the size of the file that it was read from."""
+
+    tokenizer_hash: str
+    created: datetime
+    name: str
+    tokens: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class FindingRow:
     """A stored finding. ``closed`` is ``None`` while it holds. ``body`` is the finding as JSON."""
 

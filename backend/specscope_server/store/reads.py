@@ -15,7 +15,7 @@ from specscope_server.diagnosis.engine_evidence import Referred
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import alert_rules as rules
 from specscope_server.store import alerts as alerting
-from specscope_server.store import expectations, hidden_sums, references
+from specscope_server.store import expectations, hidden_sums, references, tokenizers
 from specscope_server.store import findings as found
 from specscope_server.store.evidence import evidence
 from specscope_server.store.holdings import holdings
@@ -39,6 +39,7 @@ from specscope_server.store.model import (
     RuleRow,
     SeriesPoint,
     SilenceRow,
+    TokenizerRow,
 )
 from specscope_server.store.news import heard
 from specscope_server.store.opened import Opened
@@ -208,6 +209,21 @@ class SqlReads:
         """See the port."""
         with self._connect() as connection:
             return references.sequence(connection, workspace, reference_uid, number)
+
+    def tokenizers(self, workspace: str) -> list[TokenizerRow]:
+        """See the port."""
+        with self._connect() as connection:
+            return tokenizers.listed(connection, workspace)
+
+    def vocabulary(self, workspace: str, tokenizer_hash: str) -> bytes | None:
+        """See the port."""
+        with self._connect() as connection:
+            return tokenizers.vocabulary(connection, workspace, tokenizer_hash)
+
+    def engine_tokenizer(self, workspace: str, engine_uid: str) -> str:
+        """See the port."""
+        with self._connect() as connection:
+            return tokenizers.of_engine(connection, workspace, engine_uid)
 
     def expectations(self, workspace: str) -> list[ExpectationRow]:
         """See the port."""

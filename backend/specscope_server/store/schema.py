@@ -34,6 +34,7 @@ from specscope_server.store.schema_parts import (
     text_column,
 )
 from specscope_server.store.schema_references import reference, reference_sequence
+from specscope_server.store.schema_tokenizers import tokenizer
 from specscope_server.store.schema_traces import log_record, rank_steps, span
 from specscope_server.store.values import JsonText
 
