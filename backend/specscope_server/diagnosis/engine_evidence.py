@@ -142,6 +142,22 @@ class PlaceComparison:
 
 
 @dataclass(frozen=True, slots=True)
+class FedRows:
+    """What the draft was fed after verify steps of one request, where its steps ran in one place of batches.
+
+    Rows of all slots, each held against what the target packed in the same pass: ``right`` are copies,
+    ``wrong`` others. ``row`` of a ``batch`` of how many requests, ``mode`` eager or graph.
+    """
+
+    request: str
+    row: int
+    batch: int
+    mode: str
+    right: int
+    wrong: int
+
+
+@dataclass(frozen=True, slots=True)
 class HandOver:
     """What a proposal started from, held against what the draft extend before it left at the same token.
 

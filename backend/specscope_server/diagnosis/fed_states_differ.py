@@ -15,7 +15,7 @@ from typing import Final
 
 from specscope import hidden
 
-from specscope_server.diagnosis import aux_layers, deviation, facts
+from specscope_server.diagnosis import aux_layers, deviation, facts, fed_rows
 from specscope_server.diagnosis.deviation import Deviation
 from specscope_server.diagnosis.hidden_evidence import HiddenEvidence
 from specscope_server.diagnosis.model import (
@@ -62,6 +62,8 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
     """Say whether the draft is fed the target's own states."""
     if any(found.kind in _ROOTS for found in roots):
         return CLEAR  # nothing, or nothing sound, is fed there, and that is named already
+    if fed_rows.cut(evidence.fed_rows) is not None:
+        return CLEAR  # on their way states change in all rows alike: :mod:`.row_or_graph_stale`
     empty = _empty(evidence)
     if empty is not None:
         return _zeros(evidence, empty)

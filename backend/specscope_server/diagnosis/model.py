@@ -12,6 +12,7 @@ from specscope_server.diagnosis.engine_evidence import (
     DraftState,
     Event,
     Expectation,
+    FedRows,
     Moment,
     PassTime,
     PlaceComparison,
@@ -167,6 +168,8 @@ class Evidence:
     """What draft extends left, against a reference, by token, newest request first; empty: not known."""
     places: tuple[PlaceComparison, ...] = ()
     """Empty: no fingerprints of hidden states were told in the window."""
+    fed_rows: tuple[FedRows, ...] = ()
+    """Of a few of the newest requests, where what the draft is fed differs at all; else empty."""
     expectation: Expectation | None = None
     """What is expected of all traffic together."""
     workload_expectations: tuple[Expectation, ...] = ()

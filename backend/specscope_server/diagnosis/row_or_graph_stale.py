@@ -1,8 +1,9 @@
 """F18: only high rows, larger batches or captured graphs are bad: something of an earlier step is reused.
 
 Which row a request gets, how many run beside it and whether the pass is replayed from a graph is the
-scheduler's doing, not the prompt's: a sound engine accepts alike in all of them. Certain where a reference of
-the draft shows it at the same tokens: right in low rows, small batches or eager passes, wrong in the others.
+scheduler's doing, not the prompt's: a sound engine accepts alike in all of them. Certain where what the draft
+is fed is a copy of what the target packed in low rows, small batches or eager passes and another state in the
+others; or where a reference of it shows it at the same tokens, right in the one and wrong in the other.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Final
 from specscope import convention as c
 from specscope.rollup import BATCH, MODE, ROW
 
-from specscope_server.diagnosis import draft_state, facts, slice_compare
+from specscope_server.diagnosis import draft_state, facts, fed_rows, slice_compare
 from specscope_server.diagnosis.draft_state import Split
-from specscope_server.diagnosis.model import CERTAIN, CRITICAL, SUSPECTED, Evidence, Finding, Ruled
+from specscope_server.diagnosis.fed_rows import Cut
+from specscope_server.diagnosis.model import CERTAIN, CRITICAL, SUSPECTED, Evidence, Finding, Number, Ruled
 from specscope_server.diagnosis.slice_compare import WITHIN, Worse
 from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
 
@@ -67,6 +69,9 @@ def states(evidence: Evidence) -> tuple[str, Split] | None:
 
 def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether acceptance depends on what only the scheduler decides."""
+    fed = fed_rows.cut(evidence.fed_rows)
+    if fed is not None:
+        return _fed(evidence, fed, found)
     shown = states(evidence)
     if shown is not None:
         return _shown(evidence, *shown, found)
@@ -157,3 +162,36 @@ def _shown(evidence: Evidence, dimension: str, shown: Split, found: tuple[Findin
         boundary=c.DRAFT_FORWARD,
         root=slice_compare.root(found),
     )
+
+
+def _fed(evidence: Evidence, fed: Cut, found: tuple[Finding, ...]) -> Finding:
+    place = facts.link(evidence, c.DRAFT_EXTEND)
+    name = "fed rows that are not what the target packed in the same pass"
+    return Finding(
+        kind=KIND,
+        fault_class=FAULT,
+        severity=CRITICAL,
+        confidence=CERTAIN if fed.certain else SUSPECTED,
+        title=_TITLES[fed.dimension],
+        sentence=(
+            f"After verify steps in {fed.bad} the draft is fed other states than the target packed in the"
+            f" same passes, in {fed.wrong} of {fed.of_bad} rows; in {fed.good} {fed.right} of {fed.of_good}"
+            f" are copies, as they should be. {fed.same} requests were right here and wrong there. Something"
+            " of an earlier step, or of another row, is reused."
+        ),
+        numbers=(
+            Number(f"{name}, {fed.bad}", fed.wrong, 0, f"of {fed.of_bad}", place),
+            Number(f"{name}, {fed.good}", fed.of_good - fed.right, 0, f"of {fed.of_good}", place),
+            Number("requests that were right in the one and wrong in the other", fed.same, 0, "requests",
+                   f"/requests/{fed.example}"),
+        ),
+        ruled_out=(
+            Ruled("F07 hand-over", "what changes states on their way changes them in every row of a batch"),
+            Ruled("F23 workload", "rows, batches and graphs are dealt out by the scheduler, not by prompts"),
+        ),
+        next_check=_CHECKS[fed.dimension],
+        fix="Run without the graph, or with the largest batch that is well, until the engine is mended;"
+        " report the slice where it begins.",
+        boundary=c.DRAFT_EXTEND,
+        root=slice_compare.root(found),
+    )  # fmt: skip

@@ -16,6 +16,7 @@ from specscope_server.store.engine_events import engine_events
 from specscope_server.store.expectations import expected_of
 from specscope_server.store.extends import extends
 from specscope_server.store.facts import StoredEngine, load
+from specscope_server.store.fed_rows import fed_rows
 from specscope_server.store.place_evidence import place_evidence
 from specscope_server.store.prepared import Prepared
 from specscope_server.store.ranks import rank_evidence
@@ -78,6 +79,7 @@ def evidence(
     arrived = _arrived(connection, engine_uid, start_ns)
     expected = expected_of(connection, engine)
     compared = referred(start_ns)
+    places = place_evidence(connection, engine_uid, start_ns)
     return Evidence(
         engine_uid=engine_uid,
         name=engine.name,
@@ -97,7 +99,8 @@ def evidence(
         requests=_at_least(engine.requests, arrived),
         window_requests=arrived,
         extends=extends(connection, engine_uid, start_ns),
-        places=place_evidence(connection, engine_uid, start_ns),
+        places=places,
+        fed_rows=fed_rows(connection, engine_uid, start_ns, (places, compared.reference)),
         reference=compared.reference,
         draft_states=compared.draft_states,
         reference_weights=compared.weights,
