@@ -224,3 +224,12 @@ def test_zlib_is_written_where_zstandard_is_missing(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(columns, "zstandard", None)
     with pytest.raises(columns.CodecError, match="install zstandard"):
         columns.decode(zstd)
+
+
+@given(tables(), CODECS, st.booleans())
+def test_arrays_hold_what_lists_do(table: dict[str, list[Any]], codec: int, delta: bool) -> None:
+    blob = columns.encode(table, codec=codec, delta=tuple(table) if delta else ())
+    told = columns.arrays(blob)
+    assert columns.decode(columns.encode(told, codec=codec)) == table
+    first = next(iter(table), "")
+    assert columns.arrays(blob, only={first}).keys() == table.keys() & {first}

@@ -7,7 +7,7 @@ unknown columns are ignored on reading, so that new ones may be added.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple, cast
 
@@ -132,13 +132,14 @@ EXTEND_COLUMNS: Final = tuple(f.name for f in fields(ExtendRow))
 BOUNDARY_COLUMNS: Final = ("boundary", "source", "mode", "expected", "observed")
 """A row with ``expected`` has the empty mode; a row with ``observed`` names the mode it was seen in."""
 
-RANK_COLUMNS: Final = ("step", "proposals", "accepts", "hidden")
+RANK_LOOKS: Final = ("hidden", "fc_out")
+RANK_COLUMNS: Final = ("step", "proposals", "accepts", *RANK_LOOKS)
 """One row a verify step of a rank; ``proposals`` and ``accepts`` are CRC-32, absent where not on the host.
-``hidden``, left out where no step has it, as in :class:`specscope.records.RankSteps`."""
+``hidden`` and ``fc_out``, left out where no step has them, as in :class:`specscope.records.RankSteps`."""
 RANK_SLOT: Final = 1 + hidden.PROJECTIONS
-"""Numbers of ``hidden`` a slot: its level and its fingerprint."""
+"""Numbers of a look a slot: its level and its fingerprint."""
 MAX_RANK_SLOTS: Final = 64
-"""Slots of ``hidden`` in one step: an engine captures a few layers."""
+"""Slots of a look in one step: an engine captures a few layers."""
 MAX_RANK_STEPS: Final = 256
 """Verify steps in one record of a rank."""
 
@@ -177,6 +178,17 @@ def unpack_steps(blob: bytes) -> list[StepRow]:
     ]
 
 
+def step_arrays(blob: bytes, names: Container[str]) -> dict[str, columns.Array]:
+    """Return columns of the verify steps of a chunk as arrays; of what is not required those with any value.
+
+    Raises:
+        CodecError: as :func:`unpack_steps`, of the columns that are read.
+    """
+    types = {name: kind for name, kind in _STEP_TYPES.items() if name in names}
+    required = [name for name in _STEP_REQUIRED if name in names]
+    return packed_rows.unpack_arrays(blob, "steps", types, required, MAX_STEPS)
+
+
 def pack_extends(rows: Sequence[ExtendRow], *, codec: int | None = None) -> bytes:
     """Pack draft extends.
 
@@ -206,6 +218,15 @@ def unpack_extend_widths(blob: bytes) -> list[ExtendWidths]:
     rows = len(found["step"])
     told = (found.get(name) or [None] * rows for name in ExtendWidths._fields)
     return [ExtendWidths._make(values) for values in zip(*told, strict=True)]
+
+
+def extend_width_arrays(blob: bytes) -> dict[str, columns.Array]:
+    """Return the columns of :class:`ExtendWidths` as arrays, of what is not required those with any value.
+
+    Raises:
+        CodecError: as :func:`unpack_extends`, of the columns that are read.
+    """
+    return packed_rows.unpack_arrays(blob, "draft extends", _WIDTH_TYPES, _WIDTHS_REQUIRED, MAX_EXTENDS)
 
 
 def pack_boundaries(
@@ -260,17 +281,19 @@ def pack_ranks(
     proposals: Sequence[int | None],
     accepts: Sequence[int | None],
     hidden: Sequence[Sequence[int] | None] = (),
+    fc_out: Sequence[Sequence[int] | None] = (),
     *,
     codec: int | None = None,
 ) -> bytes:
-    """Pack what a rank tells, one entry a verify step; ``hidden`` may be empty.
+    """Pack what a rank tells, one entry a verify step; ``hidden`` and ``fc_out`` may be empty.
 
     Raises:
         CodecError: the lengths differ or a value does not fit 64 bits.
     """
     packed: dict[str, columns.Column] = {"step": steps, "proposals": proposals, "accepts": accepts}
-    if any(one is not None for one in hidden):
-        packed["hidden"] = hidden
+    for name, looks in zip(RANK_LOOKS, (hidden, fc_out), strict=True):
+        if any(one is not None for one in looks):
+            packed[name] = looks
     return columns.encode(packed, delta=("step",), codec=codec)
 
 
@@ -290,16 +313,16 @@ def unpack_ranks(blob: bytes) -> list[tuple[int, int | None, int | None]]:
     return found
 
 
-def unpack_rank_hidden(blob: bytes) -> list[tuple[int, ...] | None]:
-    """Return ``hidden`` of each verify step of a rank, in the order of :func:`unpack_ranks`.
+def unpack_rank_looks(blob: bytes, name: str) -> list[tuple[int, ...] | None]:
+    """Return a column of :data:`RANK_LOOKS` of each verify step, in the order of :func:`unpack_ranks`.
 
     Raises:
-        CodecError: the blob is damaged, a column is missing, or ``hidden`` holds anything but lists of
+        CodecError: the blob is damaged, a column is missing, or that one holds anything but lists of
             :data:`RANK_SLOT` whole numbers a slot, at most :data:`MAX_RANK_SLOTS` slots.
     """
     decoded = _ranks(blob)
     found: list[tuple[int, ...] | None] = []
-    for value in cast("list[object]", decoded.get("hidden", [None] * len(decoded["step"]))):
+    for value in cast("list[object]", decoded.get(name, [None] * len(decoded["step"]))):
         if value is None:
             found.append(None)
             continue

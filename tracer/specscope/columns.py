@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, cast
@@ -334,26 +335,57 @@ def decode(
             more than ``max_rows`` rows.
     """
     body = open_body(blob, max_raw=max_raw, max_rows=max_rows)
+    found: Decoded = {}
+    with _damaged():
+        for name, data, kind, flags, rows in _told(body, only):
+            found[name] = _decode_column(data, kind, flags, rows)
+    return found
+
+
+def arrays(
+    blob: bytes, *, max_raw: int = MAX_RAW, max_rows: int = MAX_ROWS, only: Container[str] | None = None
+) -> dict[str, Array]:
+    """Return the columns of a blob as arrays, each of the same number of rows: :func:`decode` for sums.
+
+    Of a row whose value is absent, ``values`` holds whatever was packed there, and a list is empty.
+
+    Raises:
+        CodecError: as :func:`decode`.
+    """
+    body = open_body(blob, max_raw=max_raw, max_rows=max_rows)
+    found: dict[str, Array] = {}
+    with _damaged():
+        for name, data, kind, flags, rows in _told(body, only):
+            found[name] = _read_array(data, kind, flags, rows)
+    return found
+
+
+@contextmanager
+def _damaged() -> Generator[None]:
+    """Say of any failure to read a column that it is damaged."""
+    try:
+        yield
+    except (UnicodeDecodeError, IndexError, ValueError, OverflowError) as error:
+        if isinstance(error, CodecError):
+            raise
+        raise CodecError(f"damaged column: {error}") from error
+
+
+def _told(body: bytes, only: Container[str] | None) -> Iterator[tuple[str, _Reader, int, int, int]]:
+    """Yield name, data, kind, flags and rows of each column of a body that is among ``only``."""
     reader = _Reader(body)
     rows, count = reader.unpack("<IH")
     if rows > len(body) * 8:
         raise CodecError(f"{rows} rows cannot be in {len(body)} bytes")
     if count > MAX_COLUMNS:
         raise CodecError(f"{count} columns are over the limit of {MAX_COLUMNS}")
-    out: Decoded = {}
-    try:
-        for _ in range(count):
-            (length,) = reader.take(1)
-            name = reader.take(length).decode()
-            kind, flags, size = reader.unpack("<BBI")
-            data = reader.take(size)
-            if only is None or name in only:
-                out[name] = _decode_column(_Reader(data), kind, flags, rows)
-    except (UnicodeDecodeError, IndexError, ValueError, OverflowError) as error:
-        if isinstance(error, CodecError):
-            raise
-        raise CodecError(f"damaged column: {error}") from error
-    return out
+    for _ in range(count):
+        (length,) = reader.take(1)
+        name = reader.take(length).decode()
+        kind, flags, size = reader.unpack("<BBI")
+        data = reader.take(size)
+        if only is None or name in only:
+            yield name, _Reader(data), kind, flags, rows
 
 
 def _decompress(codec: int, data: bytes, size: int) -> bytes:
@@ -378,39 +410,49 @@ def _unavailable(codec: int) -> CodecError:
 def _decode_column(
     data: _Reader, kind: int, flags: int, rows: int
 ) -> list[int | None] | list[float | None] | list[str | None] | list[list[int] | None]:
-    present: list[bool] | None = None
-    if flags & _NULLABLE:
-        bits = np.frombuffer(data.take((rows + 7) // 8), dtype=np.uint8)
-        present = cast("list[bool]", np.unpackbits(bits, count=rows, bitorder="little").astype(bool).tolist())
-    values: list[object]
-    if kind == _INT and flags & _DELTA:
-        base = int.from_bytes(data.take(8), "little", signed=True)
-        values = cast("list[object]", (np.cumsum(data.ints(rows)) + base).tolist())
-    elif kind == _INT:
-        values = cast("list[object]", data.ints(rows).tolist())
-    elif kind == _FLOAT:
-        values = cast("list[object]", np.frombuffer(data.take(4 * rows), dtype="<f4").tolist())
-    elif kind == _TEXT:
-        (size,) = data.unpack("<I")
-        if size > rows:  # a kilobyte could inflate to a million empty texts
-            raise CodecError(f"a table of {size} texts for {rows} rows")
-        table = [data.take(data.unpack("<I")[0]).decode() for _ in range(size)]
-        codes = cast("list[int]", data.ints(rows).tolist())
-        if any(code < 0 for code in codes):
-            raise CodecError("negative text index")
+    array = _read_array(data, kind, flags, rows)
+    flat = cast("list[object]", array.values.tolist())
+    present = None if array.present is None else cast("list[bool]", array.present.tolist())
+    values = flat
+    if array.texts is not None:
+        table, codes = array.texts, cast("list[int]", flat)
         values = [table[c] if present is None or present[i] else None for i, c in enumerate(codes)]
-    elif kind == _LIST:
-        lengths = cast("list[int]", data.ints(rows).tolist())
-        (total,) = data.unpack("<I")
-        flat = cast("list[int]", data.ints(total).tolist())
-        if any(n < 0 for n in lengths) or sum(lengths) != total:
-            raise CodecError("list lengths do not add up")
-        values, at = [], 0
-        for length in lengths:
-            values.append(flat[at : at + length])
-            at += length
-    else:
-        raise CodecError(f"unknown column kind {kind}")
+    elif array.lengths is not None:
+        ends = cast("list[int]", np.cumsum(array.lengths).tolist())
+        values = [flat[start:end] for start, end in zip((0, *ends), ends, strict=False)]
     if present is not None:
         values = [v if p else None for v, p in zip(values, present, strict=True)]
     return cast("list[int | None]", values)
+
+
+def _read_array(data: _Reader, kind: int, flags: int, rows: int) -> Array:
+    present: NDArray[np.bool_] | None = None
+    if flags & _NULLABLE:
+        bits = np.frombuffer(data.take((rows + 7) // 8), dtype=np.uint8)
+        present = np.unpackbits(bits, count=rows, bitorder="little").astype(bool)
+    if kind == _INT and flags & _DELTA:
+        base = int.from_bytes(data.take(8), "little", signed=True)
+        return Array(np.cumsum(data.ints(rows)) + base, present)
+    if kind == _INT:
+        return Array(data.ints(rows), present)
+    if kind == _FLOAT:
+        return Array(np.frombuffer(data.take(4 * rows), dtype="<f4"), present)
+    if kind == _TEXT:
+        (size,) = data.unpack("<I")
+        if size > rows:  # a kilobyte could inflate to a million empty texts
+            raise CodecError(f"a table of {size} texts for {rows} rows")
+        table = tuple(data.take(data.unpack("<I")[0]).decode() for _ in range(size))
+        codes = data.ints(rows)
+        used = codes if present is None else codes[present]
+        if used.size and (codes.min() < 0 or used.max() >= size):
+            raise CodecError("a text index out of its table")
+        return Array(codes, present, texts=table)
+    if kind == _LIST:
+        lengths = data.ints(rows)
+        (total,) = data.unpack("<I")
+        flat = data.ints(total)
+        # Each by itself as well: the sum of huge ones could come round to the total.
+        if ((lengths < 0) | (lengths > total)).any() or int(lengths.sum()) != total:
+            raise CodecError("list lengths do not add up")
+        return Array(flat, present, lengths=lengths)
+    raise CodecError(f"unknown column kind {kind}")

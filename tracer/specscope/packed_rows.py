@@ -79,3 +79,35 @@ def unpack_columns(
                     f"column {name!r} of {what} holds {value!r}, {wanted.__name__} wanted"
                 )
     return known
+
+
+def unpack_arrays(
+    blob: bytes, what: str, types: Mapping[str, type], required: Sequence[str], most: int
+) -> dict[str, columns.Array]:
+    """Return a blob's columns that ``types`` names and that have any value, as arrays of one length.
+
+    Raises:
+        CodecError: as :func:`unpack_columns`.
+    """
+    told = columns.arrays(blob, max_raw=MAX_RAW, max_rows=most, only=types)
+    missing = [name for name in required if name not in told]
+    if missing:
+        raise columns.CodecError(f"{what} lack the columns {missing}")
+    known: dict[str, columns.Array] = {}
+    for name, column in told.items():
+        present = column.present
+        if name in required and present is not None and not present.all():
+            raise columns.CodecError(f"column {name!r} of {what} lacks values")
+        if name in required or (len(column) and (present is None or present.any())):
+            if len(column) and _type_of(column) is not types[name]:
+                raise columns.CodecError(f"column {name!r} of {what} is not of {types[name].__name__}")
+            known[name] = column
+    return known
+
+
+def _type_of(column: columns.Array) -> type:
+    if column.texts is not None:
+        return str
+    if column.lengths is not None:
+        return list
+    return float if column.values.dtype.kind == "f" else int

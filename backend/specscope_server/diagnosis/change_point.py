@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from specscope_server.diagnosis.engine_evidence import Moment
 
 MAX_MINUTES: Final = 240
@@ -85,7 +88,7 @@ def jump(history: Sequence[Moment]) -> Change | None:
     if len(told) < 2 * MIN_SIDE:
         return None
     minutes = _minutes(told)
-    at = max(range(MIN_SIDE, len(told) - MIN_SIDE + 1), key=lambda split: _between(minutes, split))
+    at = MIN_SIDE + int(_between(minutes).argmax())
     before, after = _mean(minutes, 0, at), _mean(minutes, at, len(told))
     first, second = sum(minutes.weights[:at]), sum(minutes.weights[at:])
     spread, freedom = _spread(minutes, at)
@@ -108,8 +111,7 @@ def slope(history: Sequence[Moment]) -> Change | None:
     squares = sum(w * (s - middle) ** 2 for w, s in zip(m.weights, m.starts, strict=True))
     each = zip(m.weights, m.starts, m.values, strict=True)
     rise = sum(w * (s - middle) * (v - level) for w, s, v in each) / squares
-    best = max(_between(m, split) for split in range(MIN_SIDE, len(told) - MIN_SIDE + 1))
-    if rise * rise * squares <= best:
+    if rise * rise * squares <= float(_between(m).max()):
         return None
     spread, freedom = _spread(m, None)
     z = normal(abs(rise) * math.sqrt(squares / spread), freedom) if spread > 0 else 0.0
@@ -134,12 +136,12 @@ def _drafting(moment: Moment) -> int:
 
 
 def _minutes(told: Sequence[Moment]) -> _Minutes:
-    weights = tuple(_drafting(m) for m in told)
+    weights = tuple([_drafting(m) for m in told])
     return _Minutes(
-        starts=tuple(m.start for m in told),
+        starts=tuple([m.start for m in told]),
         weights=weights,
-        values=tuple(m.counts.accepted / _drafting(m) for m in told),
-        most=max(m.counts.drafted_depth / _drafting(m) for m in told),
+        values=tuple([m.counts.accepted / weight for m, weight in zip(told, weights, strict=True)]),
+        most=max([m.counts.drafted_depth / weight for m, weight in zip(told, weights, strict=True)]),
         steps=(0, *accumulate(weights)),
         accepted=(0, *accumulate(m.counts.accepted for m in told)),
     )
@@ -149,11 +151,13 @@ def _mean(m: _Minutes, start: int, end: int) -> float:
     return (m.accepted[end] - m.accepted[start]) / (m.steps[end] - m.steps[start])
 
 
-def _between(m: _Minutes, split: int) -> float:
-    """Return the sum of squares that a split explains."""
-    first, every = m.steps[split], m.steps[-1]
-    apart = _mean(m, 0, split) - _mean(m, split, len(m.weights))
-    return apart * apart * first * (every - first) / every
+def _between(m: _Minutes) -> NDArray[np.float64]:
+    """Return the sum of squares that each split explains, from that after :data:`MIN_SIDE` minutes on."""
+    inside = slice(MIN_SIDE, len(m.weights) - MIN_SIDE + 1)
+    first, accepted = np.array(m.steps[inside]), np.array(m.accepted[inside])
+    every, rest = m.steps[-1], m.steps[-1] - first
+    apart = accepted / first - (m.accepted[-1] - accepted) / rest
+    return apart * apart * first * rest / every
 
 
 def _spread(m: _Minutes, split: int | None) -> tuple[float, int]:

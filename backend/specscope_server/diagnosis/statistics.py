@@ -150,10 +150,10 @@ def always_valid(share: Share, alpha: float) -> tuple[float, float]:
 def _border(share: Share, bound: float, outside: float) -> float:
     if _surprise(share, outside) < bound:
         return outside
-    inside = share.value
+    inside, mixture = share.value, _mixture(share)
     for _ in range(_ROUNDS):
         middle = (inside + outside) / 2
-        if _surprise(share, middle) < bound:
+        if mixture + _rest(share, min(max(middle, _EDGE), 1 - _EDGE)) < bound:
             inside = middle
         else:
             outside = middle
@@ -162,10 +162,13 @@ def _border(share: Share, bound: float, outside: float) -> float:
 
 def _surprise(share: Share, p: float) -> float:
     """Return ln M of a share under the chance p (the module's head)."""
-    p = min(max(p, _EDGE), 1 - _EDGE)
+    return _mixture(share) + _rest(share, min(max(p, _EDGE), 1 - _EDGE))
+
+
+def _mixture(share: Share) -> float:
+    """Return the part of ln M that does not depend on p."""
     misses = share.of - share.hits
-    mixture = math.lgamma(share.hits + 1) + math.lgamma(misses + 1) - math.lgamma(share.of + 2)
-    return mixture + _rest(share, p)
+    return math.lgamma(share.hits + 1) + math.lgamma(misses + 1) - math.lgamma(share.of + 2)
 
 
 def _rest(share: Share, p: float) -> float:

@@ -210,4 +210,5 @@ class SqlStore(SqlReads):
         """See the port."""
         with self._database.read() as connection:
             opened = Opened()
-            yield SqlReads(lambda: nullcontext(connection), self._clock, lambda: opened, self._compared)
+            kept = self._compared, self._histories
+            yield SqlReads(lambda: nullcontext(connection), self._clock, lambda: opened, *kept)

@@ -8,7 +8,7 @@ from specscope import convention
 from sqlalchemy import Connection, bindparam, func, select
 
 from specscope_server.diagnosis import hidden_evidence
-from specscope_server.diagnosis.engine_evidence import Referred
+from specscope_server.diagnosis.engine_evidence import Moment, Referred
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import hidden_sums, schema
 from specscope_server.store import rows as names
@@ -17,13 +17,14 @@ from specscope_server.store.expectations import expected_of
 from specscope_server.store.extends import extends
 from specscope_server.store.facts import StoredEngine, load
 from specscope_server.store.fed_rows import fed_rows
+from specscope_server.store.histories import HISTORY_S
 from specscope_server.store.place_evidence import place_evidence
 from specscope_server.store.prepared import Prepared
 from specscope_server.store.ranks import rank_evidence
 from specscope_server.store.read_rollups import window_sums
 from specscope_server.store.reconcile import reconciliation
 from specscope_server.store.references import uids
-from specscope_server.store.slice_evidence import HISTORY_S, history, slices
+from specscope_server.store.slice_evidence import slices
 from specscope_server.store.states import states
 from specscope_server.store.step_evidence import step_evidence
 from specscope_server.store.times import pass_times
@@ -63,11 +64,13 @@ def evidence(
     now_ns: int,
     window_ns: int,
     referred: Callable[[int], Referred],
+    past: Callable[[int], tuple[Moment, ...]],
 ) -> Evidence | None:
     """Return the evidence of the window that ends at ``now_ns``; ``None``: the workspace has none of that id.
 
-    ``referred`` tells what a reference says of the requests that arrived from a time (ns) on. Event times are
-    the engine's; where its clock is known to be far off, the window moves with it.
+    ``referred`` tells what a reference says of the requests that arrived from a time (ns) on, ``past`` the
+    minutes of the last hours as of a time (unix seconds). Event times are the engine's; where its clock is
+    known to be far off, the window moves with it.
     """
     engine = next(iter(load(connection, workspace=workspace, uids=[engine_uid])), None)
     if engine is None:
@@ -111,7 +114,7 @@ def evidence(
         hidden=hidden_evidence.of(hidden_sums.window_sums(connection, engine_uid, start_ns // 1_000_000_000)),
         steps=step_evidence(connection, engine_uid, start_ns),
         slices=slices(connection, engine_uid, start_ns // _SECOND_NS, window_ns / _SECOND_NS),
-        history=history(connection, engine_uid, (now_ns - engine.clock_shift_ns) // _SECOND_NS),
+        history=past((now_ns - engine.clock_shift_ns) // _SECOND_NS),
         events=engine_events(connection, engine_uid, now_ns - engine.clock_shift_ns - HISTORY_S * _SECOND_NS),
         expectation=next((one for one in expected if not one.workload), None),
         times=pass_times(connection, engine),

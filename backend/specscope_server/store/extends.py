@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
+import numpy as np
+from numpy.typing import NDArray
 from specscope import chunks
-from specscope.columns import CodecError
+from specscope.columns import Array, CodecError
 from sqlalchemy import Connection, bindparam, func, select
 
 from specscope_server.diagnosis.model import ExtendEvidence
@@ -25,6 +28,8 @@ _NEWEST = Prepared(
     .limit(MAX_CHUNKS)
 )
 _Group = tuple[str, int, int, int, bool]
+_Passes = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Step numbers, and how often fc ran in each."""
 
 
 def extends(connection: Connection, engine_uid: str, start_ns: int) -> tuple[ExtendEvidence, ...]:
@@ -33,7 +38,7 @@ def extends(connection: Connection, engine_uid: str, start_ns: int) -> tuple[Ext
     A pass over several requests is told by each of them and counted once, by process and step number.
     Passes whose fc could be observed and others make entries of their own.
     """
-    passes: dict[_Group, dict[str, dict[int, int]]] = {}
+    passes: dict[_Group, dict[str, list[_Passes]]] = {}
     for chunk in _NEWEST.rows(connection, {"engine": engine_uid, "start": start_ns}):
         try:
             told = _KNOWN.of(chunk.extends)
@@ -41,38 +46,56 @@ def extends(connection: Connection, engine_uid: str, start_ns: int) -> tuple[Ext
             log.warning("request %s: extends of chunk %d cannot be read: %s", chunk.uid, chunk.seq, error)
             continue
         for group, steps in told.items():
-            passes.setdefault(group, {}).setdefault(chunk.process_uid, {}).update(steps)
+            passes.setdefault(group, {}).setdefault(chunk.process_uid, []).append(steps)
+    once = {group: [_once(told) for told in processes.values()] for group, processes in passes.items()}
     return tuple(
         ExtendEvidence(
             after=after,
             fed_width=fed_width,
             fc_in=None if fc_in < 0 else fc_in,
             aux_states=None if aux_states < 0 else aux_states,
-            passes=sum(map(len, processes.values())),
-            fc_ran=None if hidden else sum(sum(steps.values()) for steps in processes.values()),
+            passes=sum(number for number, _ in processes),
+            fc_ran=None if hidden else sum(ran for _, ran in processes),
         )
-        for (after, fed_width, fc_in, aux_states, hidden), processes in sorted(passes.items())
+        for (after, fed_width, fc_in, aux_states, hidden), processes in sorted(once.items())
     )
 
 
-def _passes_of(blob: bytes) -> Mapping[_Group, dict[int, int]]:
-    """Return the passes of a chunk: runs of fc by step."""
-    found: dict[_Group, dict[int, int]] = {}
-    for row in chunks.unpack_extend_widths(blob):
-        group = (
-            row.after,
-            row.fed_width,
-            _or_less(row.fc_in),
-            _or_less(row.aux_states),
-            row.fc_ran is None,
+def _once(told: Sequence[_Passes]) -> tuple[int, int]:
+    """Return how many passes there are of one process, and how often fc ran in them."""
+    steps, first = np.unique(np.concatenate([steps for steps, _ in told]), return_index=True)
+    return len(steps), int(np.concatenate([ran for _, ran in told])[first].sum())
+
+
+def _passes_of(blob: bytes, _: int) -> Mapping[_Group, _Passes]:
+    """Return the passes of a chunk."""
+    told = chunks.extend_width_arrays(blob)
+    steps = told["step"].values
+    absent = Array(np.full(len(steps), -1), np.zeros(len(steps), np.bool_))
+    after, ran = told["after"], told.get("fc_ran", absent)
+    if after.texts is None:
+        return {}
+    ran_known = np.ones(len(steps), np.bool_) if ran.present is None else ran.present
+    # An absent value sorts first.
+    key = np.column_stack(
+        (
+            after.values,
+            told["fed_width"].values,
+            *(_or_less(told.get(name, absent)) for name in ("fc_in", "aux_states")),
+            ~ran_known,
         )
-        found.setdefault(group, {})[row.step] = row.fc_ran or 0
+    )
+    found: dict[_Group, _Passes] = {}
+    for values in dict.fromkeys(tuple(row) for row in cast("list[list[int]]", key.tolist())):
+        mine = (key == values).all(axis=1)
+        name, fed_width, fc_in, aux_states, hidden = values
+        runs = np.where(ran_known, ran.values, 0)[mine]
+        found[after.texts[name], fed_width, fc_in, aux_states, bool(hidden)] = steps[mine], runs
     return found
 
 
-def _or_less(value: int | None) -> int:
-    """Return a number that sorts an absent value first."""
-    return -1 if value is None else value
+def _or_less(column: Array) -> NDArray[np.int64]:
+    return column.values if column.present is None else np.where(column.present, column.values, -1)
 
 
-_KNOWN = Remembered(_passes_of, dict, dict)
+_KNOWN = Remembered(_passes_of)

@@ -11,13 +11,14 @@ from specscope.reference_file import Stored
 from specscope.rollup import Counts
 from sqlalchemy import Connection
 
-from specscope_server.diagnosis.engine_evidence import Referred
+from specscope_server.diagnosis.engine_evidence import Moment, Referred
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store import alert_rules as rules
 from specscope_server.store import alerts as alerting
 from specscope_server.store import expectations, hidden_sums, references, tokenizers
 from specscope_server.store import findings as found
 from specscope_server.store.evidence import evidence
+from specscope_server.store.histories import Histories
 from specscope_server.store.holdings import holdings
 from specscope_server.store.model import (
     AlertEvent,
@@ -70,13 +71,16 @@ class SqlReads:
         clock: Callable[[], int],
         opened: Callable[[], Opened] = Opened,
         compared: ReferenceEvidences | None = None,
+        histories: Histories | None = None,
     ) -> None:
         """Read on what ``connect`` opens, once a read; ``clock`` tells ns since 1970.
 
-        ``opened`` gives what a read may find opened already, ``compared`` what was held against references.
+        ``opened`` gives what a read may find opened already, ``compared`` what was held against references,
+        ``histories`` the minutes of engines as they were read before.
         """
         self._connect, self._clock, self._opened = connect, clock, opened
         self._compared = ReferenceEvidences() if compared is None else compared
+        self._histories = Histories() if histories is None else histories
 
     def engines(self, workspace: str, since: datetime) -> list[EngineRow]:
         """See the port."""
@@ -178,7 +182,10 @@ class SqlReads:
                 window = start_ns, window_ns, now_ns
                 return self._compared.of(connection, here, workspace, engine_uid, window)
 
-            return evidence(connection, workspace, engine_uid, now_ns, window_ns, referred)
+            def past(now_s: int) -> tuple[Moment, ...]:
+                return self._histories.of(connection, engine_uid, now_s)
+
+            return evidence(connection, workspace, engine_uid, now_ns, window_ns, referred, past)
 
     def engine_uids(self) -> list[tuple[str, str]]:
         """See the port."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean, median
+from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 from specscope import chunks
 from specscope import convention as c
 from specscope.columns import CodecError
@@ -15,8 +14,11 @@ from specscope.rollup import Counts
 from sqlalchemy import Connection, and_, bindparam, func, or_, select
 
 from specscope_server.diagnosis.step_evidence import (
+    AFTER,
+    LENGTH,
     PREFIX,
     REQUEST,
+    SINCE_PREFILL,
     Certainty,
     Ids,
     Refusal,
@@ -24,8 +26,9 @@ from specscope_server.diagnosis.step_evidence import (
     StepEvidence,
 )
 from specscope_server.store import schema
+from specscope_server.store import step_sums as sums
 from specscope_server.store.prepared import Prepared
-from specscope_server.store.step_sums import IdSums, PlaceSums, StepSums, sums_of
+from specscope_server.store.step_sums import COUNTS, UNDRAFTED, Added, StepSums, added, sums_of
 
 log = logging.getLogger(__name__)
 MAX_CHUNKS: Final = 60
@@ -63,34 +66,46 @@ def step_evidence(connection: Connection, engine_uid: str, start_ns: int) -> Ste
 
 def put_together(told: Sequence[tuple[Any, StepSums]]) -> StepEvidence:
     """Return the evidence that chunks give; each comes with its row and its request's."""
-    slices: dict[str, dict[str, Counts]] = defaultdict(lambda: defaultdict(Counts))
-    versions: dict[int, Counts] = defaultdict(Counts)
-    undrafted: Counter[str] = Counter()
+    every = [sums for _, sums in told]
+    total = added(every)
     arrivals = sorted({(row.arrival_ns, row.uid) for row, _ in told})
     quarter = {uid: QUARTERS[4 * rank // len(arrivals)] for rank, (_, uid) in enumerate(arrivals)}
-    for row, sums in told:
-        for dimension, values in sums.slices.items():
-            for value, counts in values.items():
-                slices[dimension][value].add(counts)
-        prefix = _prefix(row)
-        if prefix:
-            slices[PREFIX][prefix].add(sums.counts)
-        slices[REQUEST][quarter[row.uid]].add(sums.counts)
-        for version, counts in sums.versions.items():
-            versions[version].add(counts)
-        undrafted.update(sums.undrafted)
-    every = [sums for _, sums in told]
     return StepEvidence(
-        steps=sum(sums.counts.steps for sums in every),
+        steps=total.of(COUNTS)[0],
         requests=len(arrivals),
-        ids=_ids([sums.ids for sums in every]),
-        shifts=_shifts(every),
-        certainty=_certainty([sums.places for sums in every]),
-        refusal=_refusal([one for sums in every for one in sums.refused]),
-        slices={dimension: dict(values) for dimension, values in slices.items()},
-        versions=dict(versions),
-        undrafted=dict(undrafted),
+        ids=_ids(every, total),
+        shifts=_shifts(total),
+        certainty=_certainty(total),
+        refusal=_refusal(every, total),
+        slices=_slices(every, total, [(_prefix(row), quarter[row.uid]) for row, _ in told]),
+        versions=total.versions(),
+        undrafted={power: numbers[0] for power, numbers in total.powers(UNDRAFTED)},
     )
+
+
+def _slices(
+    every: Sequence[StepSums], total: Added, requests: Sequence[tuple[str, str]]
+) -> dict[str, dict[str, Counts]]:
+    """Return counts by dimension and value; ``requests`` are prefix and quarter of each chunk's."""
+    found = {
+        SINCE_PREFILL: {power: Counts(*told) for power, told in total.powers(sums.SINCE_PREFILL)},
+        AFTER: {
+            name: Counts(*total.of(sums.AFTER + place))
+            for place, name in enumerate(sums.AFTERS)
+            if sums.AFTER + place in total.lines
+        },
+        LENGTH: {power: Counts(*told) for power, told in total.powers(sums.LENGTH)},
+        PREFIX: {},
+        REQUEST: {},
+    }
+    by_chunk = np.array([one.lines[0, 1:] for one in every])
+    for at, dimension in enumerate((PREFIX, REQUEST)):
+        names = [request[at] for request in requests]
+        for name in dict.fromkeys(names):
+            if name:
+                mine = by_chunk[[one == name for one in names]]
+                found[dimension][name] = Counts(*mine.sum(axis=0).tolist())
+    return {dimension: values for dimension, values in found.items() if values}
 
 
 def _prefix(row: Any) -> str:
@@ -100,71 +115,56 @@ def _prefix(row: Any) -> str:
     return "" if row.cached_tokens is None else "cached" if row.cached_tokens else "cold"
 
 
-def _ids(told: Sequence[IdSums]) -> Ids | None:
-    steps = sum(one.steps for one in told)
-    smallest = min((one.smallest for one in told if one.smallest is not None), default=None)
-    largest = max((one.largest for one in told if one.largest is not None), default=None)
+def _ids(every: Sequence[StepSums], total: Added) -> Ids | None:
+    steps, nodes, mode_share, even_share, below_zero, above_vocab, *_ = total.of(sums.IDS)
+    repeats, repeats_of, outside, outside_of, recorded, *_ = total.of(sums.IDS_MORE)
+    smallest = min((one.smallest for one in every if one.smallest is not None), default=None)
+    largest = max((one.largest for one in every if one.largest is not None), default=None)
     if not steps or smallest is None or largest is None:
         return None
-    repeats_of, outside_of = sum(one.repeats_of for one in told), sum(one.outside_of for one in told)
-    ids: Counter[int] = Counter()
-    for one in told:
-        ids.update(one.ids)
+    distinct = same_mode = mode_id = None
     # Only where every step's ids were recorded: a share of some is no share of all.
-    whole = sum(one.recorded for one in told) == steps
-    mode = ids.most_common(1) if whole else []
+    if recorded == steps:
+        ids, counts = np.unique(np.concatenate([one.ids for one in every]), return_counts=True)
+        most = int(counts.argmax())
+        distinct, mode_id = len(ids), int(ids[most])
+        same_mode = int(counts[most]) / int(counts.sum())
     return Ids(
         steps=steps,
-        nodes=sum(one.nodes for one in told),
+        nodes=nodes,
         smallest=smallest,
         largest=largest,
-        mode_share=sum(one.mode_share for one in told) / steps,
-        even_share=sum(one.even_share for one in told) / steps,
-        below_zero=sum(one.below_zero for one in told),
-        above_vocab=sum(one.above_vocab for one in told),
-        repeats_last=sum(one.repeats_last for one in told) / repeats_of if repeats_of else None,
-        distinct=len(ids) if whole else None,
-        same_mode=mode[0][1] / ids.total() if mode else None,
-        mode_id=mode[0][0] if mode else None,
-        outside_draft_vocab=sum(one.outside for one in told) / outside_of if outside_of else None,
+        mode_share=mode_share / sums.SCALE / steps,
+        even_share=even_share / sums.SCALE / steps,
+        below_zero=below_zero,
+        above_vocab=above_vocab,
+        repeats_last=repeats / repeats_of if repeats_of else None,
+        distinct=distinct,
+        same_mode=same_mode,
+        mode_id=mode_id,
+        outside_draft_vocab=outside / outside_of if outside_of else None,
     )
 
 
-def _shifts(told: Iterable[StepSums]) -> tuple[Shift, ...]:
-    hits: Counter[int] = Counter()
-    of: Counter[int] = Counter()
-    for sums in told:
-        hits.update(sums.hits)
-        of.update(sums.hits_of)
-    return tuple(Shift(offset, hits[offset], of[offset]) for offset in chunks.SHIFTS if of[offset])
+def _shifts(total: Added) -> tuple[Shift, ...]:
+    told = zip(chunks.SHIFTS, total.of(sums.HITS), total.of(sums.HITS_OF), strict=False)
+    return tuple(Shift(offset, hits, of) for offset, hits, of in told if of)
 
 
-def _certainty(told: Iterable[Mapping[int, PlaceSums]]) -> tuple[Certainty, ...]:
-    found: dict[int, PlaceSums] = defaultdict(PlaceSums)
-    for places in told:
-        for position, one in places.items():
-            place = found[position]
-            place.steps += one.steps
-            place.top1 += one.top1
-            place.entropy += one.entropy
-            place.drafted += one.drafted
-            place.accepted += one.accepted
+def _certainty(total: Added) -> tuple[Certainty, ...]:
     return tuple(
-        Certainty(
-            position, one.steps, one.top1 / one.steps, one.entropy / one.steps, one.drafted, one.accepted
-        )
-        for position, one in sorted(found.items())
+        Certainty(position, steps, top1 / 10_000 / steps, entropy / 1000 / steps, drafted, accepted)
+        for position, (steps, top1, entropy, drafted, accepted, *_) in total.places()
     )
 
 
-def _refusal(refused: Sequence[tuple[int, float | None, float | None]]) -> Refusal | None:
-    if not refused:
+def _refusal(every: Sequence[StepSums], total: Added) -> Refusal | None:
+    steps, target, target_of, draft, draft_of, *_ = total.of(sums.REFUSED)
+    if not steps:
         return None
-    target = [one for _, one, _ in refused if one is not None]
-    draft = [one for *_, one in refused if one is not None]
     return Refusal(
-        steps=len(refused),
-        target_rank=median(rank for rank, *_ in refused),
-        target_prob=fmean(target) if target else None,
-        draft_prob=fmean(draft) if draft else None,
+        steps=steps,
+        target_rank=float(np.median(np.concatenate([one.ranks for one in every]))),
+        target_prob=target / sums.SCALE / target_of if target_of else None,
+        draft_prob=draft / sums.SCALE / draft_of if draft_of else None,
     )
