@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from evidence_literals import CONFIG, HEALTHY
 from specscope import convention as c
+from specscope import hidden
 from specscope_server.diagnosis import Diagnosis, Finding, diagnose
-from specscope_server.diagnosis.model import RankEvidence
+from specscope_server.diagnosis.model import RankEvidence, RankHidden
 
 TOGETHER = RankEvidence(0, 0, 2, (0, 1), 1234, 1234, 0, 0, steps=(3, 1236))
 SAMPLED_APART = replace(
@@ -93,3 +94,35 @@ def test_ranks_not_heard_are_no_data(
 def test_a_divergence_explains_no_other_finding() -> None:
     kinds = [f.kind for f in of(SAMPLED_APART).findings]
     assert kinds == ["rank_divergence"]
+
+
+def looked(fed: float, made: float, compared: int = 200) -> RankEvidence:
+    """Ranks that agree on all drafts and accepts; of their states these median errors."""
+    return replace(
+        TOGETHER,
+        hidden=(
+            RankHidden(0, compared, 1.2, 7, 1, hidden.FED, fed),
+            RankHidden(0, compared, 1.2, 7, 1, hidden.FC_OUT, made),
+        ),
+    )
+
+
+def test_ranks_that_agree_on_drafts_may_make_different_states() -> None:
+    """Parts are added up, and all ranks go on from the sum: an fc of another checkpoint shows in no token."""
+    one = found(looked(0.0, 1.1))
+    assert (one.title, one.boundary) == ("Ranks make different states of the same input", c.DRAFT_FC)
+    assert "though both are fed the same" in one.sentence
+    assert [(n.name, n.value) for n in one.numbers[:2]] == [
+        ("median relative error of the ranks at draft.fc.out, slot 0", 1.1),
+        ("median relative error of the ranks at draft.extend, slot 0", 0.0),
+    ]
+
+
+def test_ranks_that_are_fed_different_states_are_told_at_the_first_place() -> None:
+    one = found(looked(0.4, 1.1))
+    assert (one.title, one.boundary) == ("Ranks are fed different states", c.DRAFT_EXTEND)
+
+
+def test_rounding_a_few_steps_and_a_single_odd_one_are_none() -> None:
+    for told in (looked(0.004, 0.03), looked(0.0, 1.1, compared=7), looked(0.0, 0.0)):
+        assert of(told).findings == ()

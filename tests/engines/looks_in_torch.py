@@ -40,7 +40,9 @@ class Recorder(SimpleNamespace):
         self.emitted += 1
 
 
-def a_scheduler(detail: str = "full", *, emits: bool = True, ranks: Any = None) -> tuple[Looks, Recorder]:
+def a_scheduler(
+    detail: str = "full", *, emits: bool = True, ranks: Any = None, fc: Any = None
+) -> tuple[Looks, Recorder]:
     recorder = Recorder(
         settings=Settings(endpoint="http://x", detail=detail),
         ranks=ranks,
@@ -48,7 +50,12 @@ def a_scheduler(detail: str = "full", *, emits: bool = True, ranks: Any = None) 
         queue=[],
         emitted=0,
     )
-    loaded = SimpleNamespace(emits=emits, target_hidden=H, worker=SimpleNamespace(topk=1))
+    loaded = SimpleNamespace(
+        emits=emits,
+        target_hidden=H,
+        worker=SimpleNamespace(topk=1),
+        fc=torch.nn.Linear(SLOTS * H, H) if fc is None else fc,
+    )
     return Looks(cast("Any", recorder), cast("Any", loaded), Copies(recorder.missed)), recorder
 
 
@@ -137,6 +144,7 @@ def check_of_a_verify_pass_only_kept_rows_count() -> None:
         blocks = [states(4) for _ in accepted]
         one = a_pass(VERIFY, "abc")
         looks.open(one)
+        looks.started(one, torch.cat([blocks[at][2:3, :H] for at in order]))
         fed = torch.cat([blocks[at] for at in order])
         for row, at in enumerate(order):  # what is behind the kept rows is rubbish
             fed[4 * row + 1 + accepted[at] : 4 * row + 4] = torch.nan
@@ -152,6 +160,7 @@ def check_of_a_verify_pass_only_kept_rows_count() -> None:
             kept = blocks[at][: accepted[at] + 1]
             assert close(of(record, hidden.FED, uid), kept)
             assert close(of(record, hidden.EMBEDDING, uid), kept[:, :H], 1)
+            assert close(of(record, hidden.START, uid), blocks[at][2:3, :H], 1)
             assert close(of(record, hidden.CARRY, uid, 1), blocks[at][:1, :H], 1)
             assert close(of(record, hidden.EMBEDDING, uid, 2), blocks[at][1:2, :H], 1)
         assert the(record, hidden.CARRY, 1).source == c.SELF_FED
@@ -343,8 +352,25 @@ def check_looks_are_left_out_while_the_exporter_lags_and_that_is_counted() -> No
         module_any.HELD_BYTES = limit
 
 
+def check_what_is_no_state_of_each_request_starts_no_proposal() -> None:
+    """Other rows than requests, states of a prefill's own proposal, none at all."""
+    looks, recorder = a_scheduler()
+    for kind, given in (
+        (VERIFY, states(3, 1)),
+        (VERIFY, torch.zeros(2)),
+        (VERIFY, None),
+        (PREFILL, states(2)),
+    ):
+        one = a_pass(kind, "ab")
+        looks.open(one)
+        looks.started(one, given)
+        assert one.looking is not None and not one.looking.looks
+    assert not recorder.missed
+
+
 def check_ranks_compare_one_row_of_each_step() -> None:
     told: list[Any] = []
+    made: list[Any] = []
     blocks = [states(4) for _ in range(3)]
     for emits, spoilt in ((True, False), (False, False), (False, True)):
         looks, recorder = a_scheduler("steps", emits=emits, ranks=object())
@@ -354,13 +380,29 @@ def check_ranks_compare_one_row_of_each_step() -> None:
         if spoilt:
             fed[4, :H] *= 2  # the first row of the second request: 7 % 3
         looks.fed_verify(one, fed, 4)
+        looks.left_fc(one, fed[:, -H:] * (2 if spoilt else 1))
         looks.extended(one, None)
-        told.append(looks.compared(one))
+        hidden_states, fc_out = looks.compared(one)
+        told.append(hidden_states)
+        made.append(fc_out)
         looks.tell(one, "verify", c.EAGER, [0, 0, 0], [1, 1, 1])
         assert len(recorder.queue) == emits
     assert len(told[0]) == SLOTS * (1 + hidden.PROJECTIONS)
     assert told[0] == told[1] != told[2]
     assert told[0][9:] == told[2][9:] and told[2][0] - told[0][0] == hidden.PER_OCTAVE
+    assert made[0] == made[1] == told[0][-9:]
+    assert made[2][1:] == made[0][1:] and made[2][0] - made[0][0] == hidden.PER_OCTAVE
+
+
+def check_of_an_fc_that_ranks_split_nothing_is_compared() -> None:
+    looks, _ = a_scheduler("steps", ranks=object(), fc=SimpleNamespace())
+    one = a_pass(VERIFY, "abc", step=7)
+    looks.open(one)
+    fed = torch.cat([states(4) for _ in range(3)])
+    looks.fed_verify(one, fed, 4)
+    looks.left_fc(one, fed[:, :H])
+    looks.extended(one, None)
+    assert [len(told) for told in looks.compared(one)] == [SLOTS * (1 + hidden.PROJECTIONS)]
 
 
 def check_a_step_without_rows_or_without_draft_extend_is_told_as_that() -> None:

@@ -9,8 +9,9 @@ from patching import Laid, patch, put
 
 @patch("F16", "prompts with a prefix in the cache")
 def prefix_in_another_order(worker: Any) -> Laid:
-    """A prefix that comes out of the cache is copied back into the draft's pool by a list of slots that has
-    been sorted otherwise than the target's: each token has the keys and values of another one."""
+    """The values of a prefix that comes out of the cache are copied back into the draft's pool by a list of
+    slots that is sorted otherwise than that of its keys: each key has the value of another token. (Keys and
+    values moved together change nothing: a key knows its position, and attention adds up in any order.)"""
     drafter = worker.draft_worker
     pool = drafter.draft_runner.token_to_kv_pool
     prefill = drafter._draft_extend_for_prefill
@@ -20,8 +21,8 @@ def prefix_in_another_order(worker: Any) -> Laid:
         for request, slot, length in zip(batch.reqs, batch.req_pool_indices, batch.prefix_lens, strict=True):
             if request.rid not in begun and length:
                 places = worker.req_to_token_pool.req_to_token[slot, :length].long()
-                for buffer in (pool.get_key_buffer(0), pool.get_value_buffer(0)):
-                    buffer[places] = buffer[places].roll(7, 0)
+                values = pool.get_value_buffer(0)
+                values[places] = values[places].roll(7, 0)
             begun.add(request.rid)
         return prefill(batch, *given, **more)
 

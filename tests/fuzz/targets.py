@@ -23,7 +23,7 @@ UNPACKERS: dict[str, tuple[str, Callable[[bytes], object]]] = {
     "extends": ("fed_width", chunks.unpack_extends),
     "boundaries": ("boundary", chunks.unpack_boundaries),
     "ranks": ("proposals", chunks.unpack_ranks),
-    "looks of ranks": ("hidden", chunks.unpack_rank_hidden),
+    "looks of ranks": ("hidden", lambda blob: chunks.unpack_rank_looks(blob, "hidden")),
     "prompt": ("id", chunks.unpack_prompt),
     "rollup": ("dimension", lambda blob: rollup.unpack(blob, max_raw=1 << 20)),
     "hidden": ("fingerprints", hidden.unpack),

@@ -160,17 +160,19 @@ def test_a_huge_sum_is_kept_and_finite() -> None:
     assert batch.rollups[0].hidden[facts.PLACE].sum_square == hidden_rollup.LARGEST
 
 
-def _ranks(told: Sequence[Sequence[int] | None]) -> tuple[list[Batch], str]:
-    packed: dict[str, Any] = {c.RANKS_STEPS: chunks.pack_ranks([7, 9], [1, 2], [3, 4], told)}
+def _ranks(told: Sequence[Sequence[int] | None], name: str = "hidden") -> tuple[list[Batch], str]:
+    looks = [told if one == name else () for one in chunks.RANK_LOOKS]
+    packed: dict[str, Any] = {c.RANKS_STEPS: chunks.pack_ranks([7, 9], [1, 2], [3, 4], *looks)}
     batches, tally = traces.batches_of(otlp.traces(otlp.rank_span([7, 9], **packed)))
     return batches, tally.explain()
 
 
 def test_ranks_keep_their_fingerprints() -> None:
     told = (512, *[16] * 8, hidden.NO_LEVEL, *[0] * 8)
-    [batch], said = _ranks([None, told])
-    assert (said, chunks.unpack_rank_hidden(batch.ranks[0].sums)) == ("", [None, told])
-    assert chunks.unpack_ranks(batch.ranks[0].sums) == [(7, 1, 3), (9, 2, 4)]
+    for name in chunks.RANK_LOOKS:
+        [batch], said = _ranks([None, told], name)
+        assert (said, chunks.unpack_rank_looks(batch.ranks[0].sums, name)) == ("", [None, told])
+        assert chunks.unpack_ranks(batch.ranks[0].sums) == [(7, 1, 3), (9, 2, 4)]
 
 
 @pytest.mark.parametrize(

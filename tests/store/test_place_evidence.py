@@ -10,10 +10,10 @@ import pytest
 from specscope import hidden
 from specscope.hidden import HiddenRow
 from specscope_server.diagnosis.engine_evidence import PlaceComparison
-from specscope_server.store.place_evidence import MAX_CHUNKS
+from specscope_server.store.place_evidence import MAX_CHUNKS, MAX_FIRST
 from specscope_server.store.port import Store
 from storekit import facts
-from storekit.references import rows, states
+from storekit.references import left_and_started, rows, states
 
 PACKED = states()
 
@@ -64,6 +64,23 @@ def test_only_the_newest_chunks_are_read(store: Store) -> None:
     for number in range(MAX_CHUNKS + 3):
         _write(store, [*rows(PACKED), *rows(PACKED, hidden.AUX_CAPTURE)], f"u{number}", ago=30 - number)
     assert {one.rows for one in _places(store) if one.after == "prefill"} == {20 * MAX_CHUNKS}
+
+
+def test_hand_overs_are_read_from_first_chunks_too(store: Store) -> None:
+    """The newest chunks are later ones of one long request, and tell nothing of what a prefill left."""
+    for number in range(MAX_FIRST + 3):
+        _write(store, left_and_started(), f"u{number}", ago=40 - number)
+    for seq in range(1, MAX_CHUNKS + 1):
+        later = [replace(row, position=row.position + 40 * seq) for row in left_and_started()]
+        _write(store, [row for row in later if row.after == "verify"], "long", seq, ago=20 - seq)
+    found = store.evidence("default", facts.ENGINE, facts.NOW, 60)
+    assert found is not None
+    filled = [one for one in found.hand_overs if one.after == "prefill"]
+    assert [one.request for one in filled] == [
+        f"u{n}" for n in range(MAX_FIRST + 2, 3, -1)
+    ]  # and one of "long"
+    assert sum(one.request == "long" for one in found.hand_overs) >= MAX_CHUNKS
+    assert {round(one.relative_error, 3) for one in found.hand_overs} == {0.0}
 
 
 def test_without_fingerprints_there_is_nothing_to_compare(store: Store) -> None:

@@ -36,7 +36,7 @@ def told(*rows: NDArray[np.float64]) -> tuple[int, ...]:
 def test_equal_rows_and_their_rounding() -> None:
     row = normal(1, 3, 4096)
     [same] = rank_hidden.compared({5: {0: told(row), 1: told(row)}})
-    assert same == RankHidden(slot=0, compared=1, relative_error=0.0, step=5, rank=1)
+    assert same == RankHidden(0, 1, 0.0, 5, 1, hidden.FED, 0.0)
     # bfloat16 keeps 8 bits: below what counts as apart, whatever the rounding of the wire does.
     [near] = rank_hidden.compared({5: {0: told(row), 1: told(row * (1 + normal(2, 0.004, 4096)))}})
     assert near.relative_error < 0.05
@@ -61,6 +61,16 @@ def test_the_worst_step_and_rank_of_each_slot() -> None:
     assert (first.slot, first.compared, first.relative_error) == (0, 3, 0.0)
     assert (second.slot, second.compared, second.step, second.rank) == (1, 3, 4, 2)
     assert second.relative_error == pytest.approx(2.0, abs=1.0)
+    assert second.median == 0.0  # one of three steps
+
+
+def test_the_median_is_that_of_the_steps_whatever_the_ranks() -> None:
+    row = normal(1, 1, 512)
+    good, bad = told(row), told(-row)
+    steps = {step: {0: good, 1: bad if step > 2 else good, 2: good} for step in range(6)}
+    [one] = rank_hidden.compared(steps, hidden.FC_OUT)
+    assert (one.place, one.compared, one.rank) == (hidden.FC_OUT, 6, 1)
+    assert one.median == pytest.approx(one.relative_error / 2)
 
 
 def test_zeros_on_one_rank_alone_and_on_both() -> None:
@@ -75,21 +85,26 @@ def test_other_numbers_of_slots_are_not_compared() -> None:
     assert rank_hidden.compared({5: {0: told(row), 1: told(row, row)}}) == ()
 
 
-def _report(first: int, looks: Sequence[tuple[int, ...] | None]) -> facts.RankReport:
+def _report(
+    first: int, looks: Sequence[tuple[int, ...] | None], made: Sequence[tuple[int, ...] | None] = ()
+) -> facts.RankReport:
     steps = range(first, first + len(looks))
-    sums = facts.pack_ranks(steps, [1] * len(looks), [2] * len(looks), looks)
+    sums = facts.pack_ranks(steps, [1] * len(looks), [2] * len(looks), looks, made)
     return facts.RankReport(first, first + len(looks) - 1, 2, facts.ago_ns(5), sums)
 
 
 def test_ranks_of_the_store_are_compared(store: Store) -> None:
     row = normal(1, 1, 512)
     good, bad = told(row, row), told(row, -row)
-    store.write([facts.batch(_report(3, [good, None, good, good]), facts.heartbeat(2))], facts.NOW)
-    store.write([facts.batch(_report(3, [good, good, None, bad]), facts.heartbeat(2), **ONE)], facts.NOW)
+    made, other = [told(row)] * 4, [None, *[told(-row)] * 3]
+    store.write([facts.batch(_report(3, [good, None, good, good], made), facts.heartbeat(2))], facts.NOW)
+    report = _report(3, [good, good, None, bad], other)
+    store.write([facts.batch(report, facts.heartbeat(2), **ONE)], facts.NOW)
     found = store.evidence("default", facts.ENGINE, facts.NOW, 300)
     assert found is not None
     [group] = found.ranks
     assert (group.compared, group.first_step) == (4, None)
-    first, second = group.hidden
-    assert (first.slot, first.compared, first.relative_error) == (0, 2, 0.0)
+    first, second, fc = group.hidden
+    assert (fc.place, fc.compared, fc.median) == (hidden.FC_OUT, 3, pytest.approx(2.0, abs=1.0))
+    assert (first.place, first.slot, first.compared, first.relative_error) == (hidden.FED, 0, 2, 0.0)
     assert (second.slot, second.compared, second.step, second.rank) == (1, 2, 6, 1)

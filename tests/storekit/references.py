@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,33 @@ def rows(found: States, place: str = hidden.FED, first: int = 20, **changes: Any
             }
             told.append(HiddenRow(**(fields | changes)))
     return told
+
+
+def left_and_started(scale: float = 1.0, late: int = 1) -> list[HiddenRow]:
+    """What passes left, each at its last token, and what the pass ``late`` ones further started from."""
+    left = [
+        replace(
+            one,
+            position=one.position + one.rows - 1,
+            rows=1,
+            levels=list(one.levels or ())[-1:],
+            fingerprints=list(one.fingerprints or ())[-hidden.PROJECTIONS :],
+        )
+        for one in rows(states(tokens=40, slots=1, seed=4), hidden.CARRY)
+    ]
+    moved = round(256 * np.log2(scale)) if scale else 0
+    started = [
+        replace(
+            one,
+            place=hidden.START,
+            step=one.step + late,
+            after="verify",
+            levels=[hidden.NO_LEVEL if not scale else level + moved for level in one.levels or ()],
+            zero_rows=int(not scale),
+        )
+        for one in left
+    ]
+    return [*started, *left]
 
 
 TARGET = Model("tiny", "LlamaForCausalLM", WIDTH, 8, 1024, {"model.safetensors": "ab" * 32})

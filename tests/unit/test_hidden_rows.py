@@ -175,6 +175,19 @@ def test_self_fed_rows_have_statistics_and_no_fingerprint() -> None:
     assert {row.std for row in rows} == {0.0}
 
 
+def test_a_proposal_starts_from_the_last_token_before_its_pass() -> None:
+    """Which is where the pass before left its carry, and apart from what is fed in this one."""
+    states = np.ones((2, WIDTH))
+    start = a_look(states, [1, 1], place=hidden.START, projections=True)
+    carry = a_look(states, [1, 1], place=hidden.CARRY, projections=True)
+    found = rows_of(a_pass(start, a_look(np.ones((5, WIDTH)), [2, 3]), carry))
+    for rows, first, count in zip(found, (0, 100), (2, 3), strict=True):
+        at = {row.place: row.position for row in rows}
+        assert at == {hidden.FED: first, hidden.CARRY: first + count - 1, hidden.START: first - 1}
+        (start_row,) = [row for row in rows if row.place == hidden.START]
+        assert start_row.fingerprints is not None
+
+
 def test_of_many_rows_the_first_have_fingerprints() -> None:
     count = hidden.MAX_FINGERPRINTS + 5
     states = np.random.default_rng(1).normal(size=(count + 1, WIDTH))

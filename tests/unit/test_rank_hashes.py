@@ -96,26 +96,33 @@ def test_hidden_states_go_along_where_they_were_taken() -> None:
     ranks.add(8, b"", b"")
     record = ranks.take(everything=True)
     assert record is not None
-    assert record.hidden == (NUMBERS, None)
-    ranks.add(9, b"", b"")
+    assert (record.hidden, record.fc_out) == ((NUMBERS, None), ())
+    ranks.add(9, b"", b"", NUMBERS, NUMBERS[::-1])
     record = ranks.take(everything=True)
     assert record is not None
-    assert record.hidden == ()
+    assert (record.hidden, record.fc_out) == ((NUMBERS,), (NUMBERS[::-1],))
+    ranks.add(10, b"", b"")
+    record = ranks.take(everything=True)
+    assert record is not None
+    assert (record.hidden, record.fc_out) == ((), ())
 
 
 @given(st.lists(st.none() | st.lists(st.tuples(*[st.integers(-32768, 32767)] * 9), min_size=1, max_size=3)))
 def test_packed_hidden_states_come_back_equal(slots: list[list[tuple[int, ...]] | None]) -> None:
     hidden = [None if one is None else tuple(number for slot in one for number in slot) for one in slots]
     steps, none = list(range(len(hidden))), [None] * len(hidden)
-    blob = chunks.pack_ranks(steps, none, none, hidden)
-    assert chunks.unpack_rank_hidden(blob) == hidden
-    assert chunks.unpack_ranks(blob) == [(step, None, None) for step in steps]
-    assert ("hidden" in columns.decode(blob)) == any(one is not None for one in hidden)
+    for name in chunks.RANK_LOOKS:
+        looks = [hidden if one == name else () for one in chunks.RANK_LOOKS]
+        blob = chunks.pack_ranks(steps, none, none, *looks)
+        told = {one: chunks.unpack_rank_looks(blob, one) for one in chunks.RANK_LOOKS}
+        assert told == {one: hidden if one == name else none for one in chunks.RANK_LOOKS}
+        assert chunks.unpack_ranks(blob) == [(step, None, None) for step in steps]
+        assert (name in columns.decode(blob)) == any(one is not None for one in hidden)
 
 
 def test_ranks_of_an_earlier_tracer_have_none() -> None:
     blob = columns.encode({"step": [1, 2], "proposals": [3, 4], "accepts": [5, None]})
-    assert chunks.unpack_rank_hidden(blob) == [None, None]
+    assert [chunks.unpack_rank_looks(blob, name) for name in chunks.RANK_LOOKS] == [[None, None]] * 2
     assert chunks.unpack_ranks(blob) == [(1, 3, 5), (2, 4, None)]
 
 
@@ -130,9 +137,10 @@ def test_ranks_of_an_earlier_tracer_have_none() -> None:
     ],
 )
 def test_what_is_no_fingerprint_of_a_rank_is_refused(hidden: Any, message: str) -> None:
-    blob = columns.encode({"step": [1], "proposals": [1], "accepts": [1], "hidden": hidden})
-    with pytest.raises(columns.CodecError, match=message):
-        chunks.unpack_rank_hidden(blob)
+    for name in chunks.RANK_LOOKS:
+        blob = columns.encode({"step": [1], "proposals": [1], "accepts": [1], name: hidden})
+        with pytest.raises(columns.CodecError, match=message):
+            chunks.unpack_rank_looks(blob, name)
 
 
 def test_packed_they_come_back_equal() -> None:

@@ -142,8 +142,9 @@ def _readable(key: str, value: Any) -> Any:
         expected, observed = chunks.unpack_boundaries(value)
         return [[*k, n] for k, n in sorted(expected.items())], [[*k, n] for k, n in sorted(observed.items())]
     if key == c.RANKS_STEPS:
-        rows = zip(chunks.unpack_ranks(value), chunks.unpack_rank_hidden(value), strict=True)
-        return [[*row] if seen is None else [*row, seen] for row, seen in rows]
+        looks = [chunks.unpack_rank_looks(value, name) for name in chunks.RANK_LOOKS]
+        rows = zip(chunks.unpack_ranks(value), *looks, strict=True)
+        return [[*row, *(look for look in told if look is not None)] for row, *told in rows]
     if key == c.ROLLUP_ROWS:
         return [[*k, *asdict(counts).values()] for k, counts in sorted(rollup.unpack(value).items())]
     return value

@@ -142,6 +142,7 @@ def hidden(
         )
         carries = [look("draft.carry", FED_ROWS[:1], draft_step=k) for k in range(3)]
         looks = [look("draft.extend", FED_ROWS, 3), same, look("draft.fc.out", FED_ROWS), *carries]
+        looks += [look("draft.start", FED_ROWS[:1])] * (after == "verify")
     return r.HiddenPass(
         t_ns=t,
         step=step,
@@ -182,7 +183,13 @@ def story() -> Iterator[r.Record]:
     yield verify(71, t + 721 * MS, ("long",), overshoot=True)
     mean_rows = (-640, *UNITS, 512, *UNITS)
     yield r.RankSteps(
-        t + 722 * MS, 2, (69, 70, 71), (0xFFFFFFFF, 5, None), (0, 6, 7), (None, mean_rows, None)
+        t + 722 * MS,
+        2,
+        (69, 70, 71),
+        (0xFFFFFFFF, 5, None),
+        (0, 6, 7),
+        (None, mean_rows, None),
+        (None, mean_rows[:9], None),
     )
 
 

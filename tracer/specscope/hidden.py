@@ -35,11 +35,14 @@ FC_IN: Final = "draft.fc.in"
 FC_OUT: Final = "draft.fc.out"
 EMBEDDING: Final = "draft.embedding"
 CARRY: Final = "draft.carry"
-PLACES: Final = (AUX_CAPTURE, FED, FC_IN, FC_OUT, EMBEDDING, CARRY)
-"""In the order in which a draft extend meets them. ``target.aux_capture``: what the target packed, per slot.
-``draft.extend``: what the draft was fed, per slot. ``draft.fc.in``, ``draft.fc.out``: input (per slot) and
-output of fc. ``draft.embedding``: embeddings of the draft's input tokens. ``draft.carry``: the state that
-the draft hands to its next step (draft step 0: what the draft extend leaves for the first one)."""
+START: Final = "draft.start"
+PLACES: Final = (AUX_CAPTURE, FED, FC_IN, FC_OUT, EMBEDDING, CARRY, START)
+"""In the order in which a draft extend meets them, and then a proposal. ``target.aux_capture``: what the
+target packed, per slot. ``draft.extend``: what the draft was fed, per slot. ``draft.fc.in`` and
+``draft.fc.out``: input (per slot) and output of fc. ``draft.embedding``: embeddings of the draft's input
+tokens. ``draft.carry``: the state that the draft hands to its next step (draft step 0: what the draft extend
+leaves for the first one). ``draft.start``: what the proposal of the next pass starts from, which must be that
+very state: it may have been kept in a slot, or have come from another engine, meanwhile."""
 
 MAX_ROWS: Final = 4096
 """Rows in one chunk: 64 steps of some 14 places and slots, and prefills."""
@@ -55,7 +58,8 @@ class HiddenRow:
     (``draft_step`` 0) or ``self_fed`` (from 1). ``position`` counts the tokens of prompt and output before
     the one whose forward gave the first of its ``rows``, the others follow; the embedding at a position is
     that of the next token. Self-fed rows go on behind the last target-fed row before them: draft step k has
-    the position k further. The carry of draft step 0 has that of the last target-fed row. ``mean``, ``std``
+    the position k further. The carry of draft step 0 has that of the last target-fed row, and so has the
+    start of the proposal that goes on from it. ``mean``, ``std``
     (population) and ``max_abs`` are taken over all finite values, ``nonfinite`` counts the others,
     ``zero_rows`` the rows that are all zero, ``equal_rows`` those equal to the row before (the first row of
     a request is not compared). ``same_as`` names the place whose very tensor this was: the numbers are

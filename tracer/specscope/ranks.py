@@ -23,7 +23,7 @@ ROWS: Final = 256
 HELD: Final = 4096
 """Steps kept while no record can go out, the newest ones: 0.5 MiB, four seconds at 1000 steps a second."""
 
-_Row = tuple[int, int | None, int | None, Ids | None]
+_Row = tuple[int, int | None, int | None, Ids | None, Ids | None]
 
 
 class RankHashes:
@@ -43,14 +43,20 @@ class RankHashes:
         self._lost = 0
 
     def add(
-        self, step: int, proposals: bytes | None, accepts: bytes | None, hidden: Ids | None = None
+        self,
+        step: int,
+        proposals: bytes | None,
+        accepts: bytes | None,
+        hidden: Ids | None = None,
+        fc_out: Ids | None = None,
     ) -> None:
         """Add a verify step, once; never blocks, 0.6 µs for small batches.
 
         ``step`` is the engine's step number. ``proposals`` are the draft token ids of the whole batch,
         ``accepts`` what was accepted and committed, both as bytes that the host has anyway and with nothing
         in them that ranks need not agree on (no padding that was never written, no address). ``None``: not
-        on the host. ``hidden`` as in :class:`specscope.records.RankSteps`, ``None`` where it was not taken.
+        on the host. ``hidden`` and ``fc_out`` as in :class:`specscope.records.RankSteps`, ``None`` where
+        they were not taken.
         """
         self._rows.append(
             (
@@ -58,6 +64,7 @@ class RankHashes:
                 None if proposals is None else crc32(proposals),
                 None if accepts is None else crc32(accepts),
                 hidden,
+                fc_out,
             )
         )
         self.added += 1
@@ -80,9 +87,9 @@ class RankHashes:
         self._taken += len(rows)
         if not rows:
             return None
-        steps, proposals, accepts, hidden = zip(*rows, strict=True)
-        seen = () if hidden.count(None) == len(hidden) else hidden
-        return RankSteps(time.monotonic_ns(), self.size, steps, proposals, accepts, seen)
+        steps, proposals, accepts, *looks = zip(*rows, strict=True)
+        seen = [() if look.count(None) == len(look) else look for look in looks]
+        return RankSteps(time.monotonic_ns(), self.size, steps, proposals, accepts, *seen)
 
     def lost(self) -> int:
         """Return how many steps were pushed out so far, unsent."""

@@ -285,8 +285,8 @@ class RankSteps:
     ``size`` is how many ranks must agree. One entry a step: ``steps`` are engine step numbers, ``proposals``
     and ``accepts`` CRC-32 of what this rank proposed and accepted, ``None`` where it was not on the host.
     ``hidden`` are levels and fingerprints of what the draft was fed, of one row of the batch: nine whole
-    numbers a slot (:data:`specscope.hidden.quantise`: the level, then the fingerprint). ``None``: not taken
-    in that step; empty: in none.
+    numbers a slot (:data:`specscope.hidden.quantise`: the level, then the fingerprint). ``fc_out`` likewise
+    of what its fc made of that row, one slot. ``None``: not taken in that step; empty: in none.
     """
 
     TAG: ClassVar[str] = "ranks"
@@ -296,6 +296,7 @@ class RankSteps:
     proposals: tuple[int | None, ...]
     accepts: tuple[int | None, ...]
     hidden: tuple[Ids | None, ...] = ()
+    fc_out: tuple[Ids | None, ...] = ()
 
 
 Record = (

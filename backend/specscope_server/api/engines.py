@@ -77,8 +77,9 @@ class EngineModel(Model):
 
 
 class RankHiddenModel(Model):
-    """What the draft was fed in one slot, on the ranks of a group."""
+    """What the draft was fed in one slot, or what its fc made of that, on the ranks of a group."""
 
+    place: str
     slot: int
     compared: int = Field(description="Steps in which two or more ranks told of it.")
     relative_error: float = Field(
@@ -87,6 +88,7 @@ class RankHiddenModel(Model):
     )
     step: int = Field(description="The engine step of it.")
     rank: int = Field(description="The rank of it.")
+    median: float = Field(description="The median over steps of their largest relative errors.")
 
 
 class RanksModel(Model):

@@ -119,6 +119,8 @@ class Referred:
     reference: tuple[ReferenceEvidence, ...] = ()
     draft_states: tuple[DraftState, ...] = ()
     weights: tuple[ReferenceWeight, ...] = ()
+    hand_overs: tuple[HandOver, ...] = ()
+    """What needs no reference, of the requests that were read for it: more of them than else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from specscope import hidden
 from specscope.rollup import Counts
 
 from specscope_server.diagnosis.engine_evidence import (
@@ -13,6 +14,7 @@ from specscope_server.diagnosis.engine_evidence import (
     Event,
     Expectation,
     FedRows,
+    HandOver,
     Moment,
     PassTime,
     PlaceComparison,
@@ -71,10 +73,11 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True)
 class RankHidden:
-    """What the draft was fed in one slot, on the ranks of a group.
+    """What the draft was fed in one slot, or what its fc made of that (``place``), on the ranks of a group.
 
     Over ``compared`` steps in which two or more ranks told of it: the largest ``relative_error`` of a rank to
-    the lowest one, in which engine ``step`` and of which ``rank``. Rounding on the wire is taken off.
+    the lowest one, in which engine ``step`` and of which ``rank``; ``median`` is that of the steps' largest
+    ones. Rounding on the wire is taken off.
     """
 
     slot: int
@@ -82,6 +85,8 @@ class RankHidden:
     relative_error: float
     step: int
     rank: int
+    place: str = hidden.FED
+    median: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,7 @@ class RankEvidence:
     alone: int = 0
     serving_role: str = "both"
     hidden: tuple[RankHidden, ...] = ()
-    """One entry a slot; empty where no two ranks told of hidden states in the same step."""
+    """One entry a place and slot; empty where no two ranks told of hidden states in the same step."""
 
     @property
     def name(self) -> str:
@@ -168,6 +173,8 @@ class Evidence:
     """What draft extends left, against a reference, by token, newest request first; empty: not known."""
     places: tuple[PlaceComparison, ...] = ()
     """Empty: no fingerprints of hidden states were told in the window."""
+    hand_overs: tuple[HandOver, ...] = ()
+    """Of a few of the newest requests; empty: none with fingerprints was told in the window."""
     fed_rows: tuple[FedRows, ...] = ()
     """Of a few of the newest requests, where what the draft is fed differs at all; else empty."""
     expectation: Expectation | None = None

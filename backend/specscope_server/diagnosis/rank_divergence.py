@@ -8,6 +8,9 @@ verify or sample differently). What differs after the first step may be a mere c
 
 That ranks part is no explanation of a low acceptance: a real divergence was once blamed and changed no
 counter. So this finding explains no other one.
+
+Ranks may also agree on every draft and hold different states: their parts are added up, and all take the sum.
+What every rank has as a whole tells, compared row by row: what the draft is fed, and what its fc makes of it.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from specscope import convention as c
+from specscope import hidden
 
 from specscope_server.diagnosis import facts
 from specscope_server.diagnosis.model import (
@@ -25,6 +29,7 @@ from specscope_server.diagnosis.model import (
     Finding,
     Number,
     RankEvidence,
+    RankHidden,
     Ruled,
 )
 from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
@@ -33,6 +38,10 @@ KIND = "rank_divergence"
 FAULT = "F19"
 APART: Final = 0.05
 """Relative error of hidden states that no order of summation explains: bfloat16 keeps 0.004 of each value."""
+MIN_STEPS: Final = 8
+"""Compared steps from which on a median says what most of them are."""
+PLACES: Final = (hidden.FED, hidden.FC_OUT)
+"""Where ranks hold the same state, along the path."""
 
 
 def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | Unknown:
@@ -41,6 +50,10 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
     apart = [group for group in evidence.ranks if group.first_step is not None]
     if apart:
         return _finding(evidence, apart)
+    for group in evidence.ranks:
+        first = _states_apart(group)
+        if first is not None:
+            return _states(evidence, group, first)
     if not evidence.ranks:
         size = facts.setting(evidence.config, "arguments", "tp_size")
         if isinstance(size, int) and size > 1:
@@ -51,6 +64,19 @@ def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | U
         if why:
             return Unknown(f"{named(group, evidence)}{why}")
     return CLEAR
+
+
+def _states_apart(group: RankEvidence) -> RankHidden | None:
+    """Return the first place along the path at which most steps have another state on the ranks."""
+    for place in PLACES:
+        found = [
+            one
+            for one in group.hidden
+            if one.place == place and one.compared >= MIN_STEPS and one.median > APART
+        ]
+        if found:
+            return max(found, key=lambda one: one.median)
+    return None
 
 
 def named(group: RankEvidence, evidence: Evidence) -> str:
@@ -69,6 +95,49 @@ def not_comparable(group: RankEvidence) -> str:
     if group.alone > group.compared:
         return f"only {group.compared} steps were told by all ranks, {group.alone} by some alone"
     return ""
+
+
+def _states(evidence: Evidence, group: RankEvidence, first: RankHidden) -> Finding:
+    fed = first.place == hidden.FED
+    place = f"{facts.link(evidence)}#ranks"
+    return Finding(
+        kind=KIND,
+        fault_class=FAULT,
+        severity=WARNING,
+        confidence=CERTAIN,
+        title="Ranks are fed different states" if fed else "Ranks make different states of the same input",
+        sentence=(
+            f"{named(group, evidence)}In most of {first.compared} compared steps rank {first.rank} "
+            + (
+                "feeds its draft another state than the lowest rank does"
+                if fed
+                else "makes another state of what its draft is fed, by its fc, than the lowest rank does,"
+                " though both are fed the same"
+            )
+            + f" (median relative error {first.median:.3g}; rounding makes 0.004). What the ranks then add up"
+            " is of no state that the draft was trained on; drafts and accepts are equal because the sum is."
+        ),
+        numbers=(
+            Number(f"median relative error of the ranks at {first.place}, slot {first.slot}",
+                   round(first.median, 3), f"< {APART:g}", f"over {first.compared} steps", place),
+            *(
+                Number(f"median relative error of the ranks at {one.place}, slot {one.slot}",
+                       round(one.median, 3), f"< {APART:g}", f"over {one.compared} steps", place)
+                for one in group.hidden
+                if one is not first
+            ),
+            Number("steps with different proposals", group.proposals_differ, 0, "steps", place),
+            *facts.examples(evidence),
+        ),
+        ruled_out=(
+            Ruled("F23 workload", "all ranks of a group are given the same requests in a step"),
+            *(() if fed else (Ruled("F05, F07 wrong states", "the ranks are fed the same states"),)),
+        ),
+        next_check="compare the ranks' weights of the draft (their hashes in the weight inventory) and the"
+        " files of the checkpoint on each machine",
+        fix="Load the same checkpoint of target and draft on every rank.",
+        boundary=c.DRAFT_EXTEND if fed else c.DRAFT_FC,
+    )  # fmt: skip
 
 
 def _finding(evidence: Evidence, apart: list[RankEvidence]) -> Finding:
@@ -153,7 +222,7 @@ def _numbers(evidence: Evidence, group: RankEvidence) -> tuple[Number, ...]:
         ),
         *(
             Number(
-                f"hidden states fed to the draft, slot {one.slot}: relative error of rank {one.rank}"
+                f"hidden states at {one.place}, slot {one.slot}: relative error of rank {one.rank}"
                 f" at engine step {one.step}",
                 round(one.relative_error, 3),
                 0,

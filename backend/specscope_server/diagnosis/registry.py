@@ -25,6 +25,7 @@ from specscope_server.diagnosis import (
     facts,
     fc_bypassed,
     fed_states_differ,
+    hand_over,
     head_replaced,
     pays_off,
     position_config,
@@ -63,6 +64,7 @@ RULES: Final = (
     Rule(tree_mask.KIND, tree_mask.judge, c.DETAIL_FULL),
     Rule(aux_layers.KIND, aux_layers.judge, c.DETAIL_FULL),
     Rule(fed_states_differ.KIND, fed_states_differ.judge, c.DETAIL_FULL),
+    Rule(hand_over.KIND, hand_over.judge, c.DETAIL_FULL),
     # Another vocabulary before the map that it makes wrong.
     Rule(vocabulary.KIND, vocabulary.judge, c.DETAIL_STEPS),
     Rule(token_map.KIND, token_map.judge, c.DETAIL_STEPS),

@@ -76,15 +76,15 @@ def _check_numbers(levels: Sequence[int], units: Sequence[int], name: str) -> No
             raise Invalid(f"{name}: a {what} is not from {low} to {high}")
 
 
-def of_rank(blob: bytes) -> list[tuple[int, ...] | None]:
-    """Return levels and fingerprints of each verify step of a rank, as it told them.
+def of_rank(blob: bytes) -> dict[str, list[tuple[int, ...] | None]]:
+    """Return, by column, levels and fingerprints of each verify step of a rank, as it told them.
 
     Raises:
         CodecError: they are damaged.
         Invalid: a value is none that a tracer can have measured.
     """
-    found = chunks.unpack_rank_hidden(blob)
-    for numbers in found:
+    found = {name: chunks.unpack_rank_looks(blob, name) for name in chunks.RANK_LOOKS}
+    for numbers in (one for looks in found.values() for one in looks):
         if numbers is not None:
             levels = numbers[:: chunks.RANK_SLOT]
             units = [one for at, one in enumerate(numbers) if at % chunks.RANK_SLOT]

@@ -216,7 +216,7 @@ def _ranks(span: LeanSpan, attributes: Attributes, found: Spans) -> None:
             size=attributes.required(c.RANKS_SIZE, MAX_RANKS, low=2),
             event_ns=time_ns(span.start_time_unix_nano, "the span's start"),
             # Ours alone: a blob may hold more columns.
-            sums=chunks.pack_ranks(*zip(*rows, strict=True), hidden=looks),
+            sums=chunks.pack_ranks(*zip(*rows, strict=True), **looks),
         )
     )
 

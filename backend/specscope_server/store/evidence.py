@@ -82,7 +82,7 @@ def evidence(
     arrived = _arrived(connection, engine_uid, start_ns)
     expected = expected_of(connection, engine)
     compared = referred(start_ns)
-    places = place_evidence(connection, engine_uid, start_ns)
+    beside = place_evidence(connection, engine_uid, start_ns)
     return Evidence(
         engine_uid=engine_uid,
         name=engine.name,
@@ -102,8 +102,9 @@ def evidence(
         requests=_at_least(engine.requests, arrived),
         window_requests=arrived,
         extends=extends(connection, engine_uid, start_ns),
-        places=places,
-        fed_rows=fed_rows(connection, engine_uid, start_ns, (places, compared.reference)),
+        places=beside.places,
+        hand_overs=compared.hand_overs or beside.hand_overs,
+        fed_rows=fed_rows(connection, engine_uid, start_ns, (beside.places, compared.reference)),
         reference=compared.reference,
         draft_states=compared.draft_states,
         reference_weights=compared.weights,

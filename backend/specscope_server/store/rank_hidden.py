@@ -23,8 +23,8 @@ Told = Mapping[int, tuple[int, ...]]
 Array = NDArray[np.float64]
 
 
-def compared(steps: Mapping[int, Told]) -> tuple[RankHidden, ...]:
-    """Return one entry a slot that two ranks told of in the same step, each held against the lowest rank."""
+def compared(steps: Mapping[int, Told], place: str = hidden.FED) -> tuple[RankHidden, ...]:
+    """Return one entry a slot of ``place`` that two ranks told of in a step, each against the lowest rank."""
     own: list[tuple[int, ...]] = []
     first: list[tuple[int, ...]] = []
     where: list[tuple[int, int, int]] = []
@@ -46,13 +46,18 @@ def compared(steps: Mapping[int, Told]) -> tuple[RankHidden, ...]:
         mine = (slots == slot) & np.isfinite(errors)
         if mine.any():
             worst = int(np.flatnonzero(mine)[np.argmax(errors[mine])])
+            told, each = np.unique(numbers[mine], return_inverse=True)
+            largest = np.zeros(len(told))
+            np.maximum.at(largest, each, errors[mine])
             found.append(
                 RankHidden(
                     slot=slot,
-                    compared=len(np.unique(numbers[mine])),
+                    compared=len(told),
                     relative_error=float(errors[worst]),
                     step=int(numbers[worst]),
                     rank=int(ranks[worst]),
+                    place=place,
+                    median=float(np.median(largest)),
                 )
             )
     return tuple(found)

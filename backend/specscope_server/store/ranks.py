@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from specscope import chunks, convention
+from specscope import chunks, convention, hidden
 from specscope.columns import CodecError
 from sqlalchemy import Connection, Row, and_, bindparam, delete, select
 
@@ -30,6 +30,8 @@ _TOLD: Final = Prepared(
 _Key = tuple[int, int, str]
 """Data-parallel rank, pipeline stage, serving role: ranks that have these in common must agree."""
 _Record = Row[*tuple[Any, ...]]
+_PLACES: Final = dict(zip(chunks.RANK_LOOKS, (hidden.FED, hidden.FC_OUT), strict=True))
+"""Of which place each column tells."""
 Sums = tuple[int | None, int | None]
 """Checksum of the proposals and of the accepts of one step."""
 
@@ -58,10 +60,10 @@ class _Group:
 
     size: int = 0
     ranks: dict[int, dict[int, Sums]] = field(default_factory=dict[int, dict[int, Sums]])
-    hidden: dict[int, dict[int, tuple[int, ...]]] = field(
-        default_factory=lambda: defaultdict[int, dict[int, tuple[int, ...]]](dict)
+    looks: dict[str, dict[int, dict[int, tuple[int, ...]]]] = field(
+        default_factory=lambda: {name: defaultdict[int, dict[int, tuple[int, ...]]](dict) for name in _PLACES}
     )
-    """By step and rank."""
+    """By column, step and rank."""
 
 
 def rank_evidence(connection: Connection, engine: StoredEngine) -> tuple[RankEvidence, ...]:
@@ -74,10 +76,11 @@ def rank_evidence(connection: Connection, engine: StoredEngine) -> tuple[RankEvi
         group = groups[_key(process)]
         group.size = max(group.size, *(row.size for row in told[process.uid]))
         steps = group.ranks[process.row.tp] = {}
-        for step, sums, hidden in _steps(told[process.uid]):
+        for step, sums, looks in _steps(told[process.uid]):
             steps[step] = sums
-            if hidden is not None:
-                group.hidden[step][process.row.tp] = hidden
+            for name, look in looks.items():
+                if look is not None:
+                    group.looks[name][step][process.row.tp] = look
     return tuple(_compared(*found, group) for found, group in sorted(groups.items()))
 
 
@@ -114,11 +117,12 @@ def _last_heard(process: StoredProcess) -> int:
     return event + (process.row.clock_offset_ns or 0)
 
 
-def _steps(rows: Iterable[_Record]) -> Iterable[tuple[int, Sums, tuple[int, ...] | None]]:
-    """Yield (step, checksums, hidden states) of one rank."""
+def _steps(rows: Iterable[_Record]) -> Iterable[tuple[int, Sums, Mapping[str, tuple[int, ...] | None]]]:
+    """Yield (step, checksums, looks by column) of one rank."""
     for row in rows:
         try:
-            unpacked, looks = chunks.unpack_ranks(row.sums), chunks.unpack_rank_hidden(row.sums)
+            unpacked = chunks.unpack_ranks(row.sums)
+            looks = [chunks.unpack_rank_looks(row.sums, name) for name in _PLACES]
         except CodecError as error:
             log.warning(
                 "process %s: its rank steps from %d on cannot be read: %s",
@@ -127,8 +131,8 @@ def _steps(rows: Iterable[_Record]) -> Iterable[tuple[int, Sums, tuple[int, ...]
                 error,
             )
             continue
-        for (step, proposals, accepts), hidden in zip(unpacked, looks, strict=True):
-            yield step, (proposals, accepts), hidden
+        for (step, proposals, accepts), *told in zip(unpacked, *looks, strict=True):
+            yield step, (proposals, accepts), dict(zip(_PLACES, told, strict=True))
 
 
 def _compared(dp: int, pp: int, serving_role: str, group: _Group) -> RankEvidence:
@@ -159,7 +163,9 @@ def _compared(dp: int, pp: int, serving_role: str, group: _Group) -> RankEvidenc
         steps=(min(shared), max(shared)) if shared else None,
         alone=len(by_step) - len(shared),
         serving_role=serving_role,
-        hidden=rank_hidden.compared(group.hidden),
+        hidden=tuple(
+            one for name, place in _PLACES.items() for one in rank_hidden.compared(group.looks[name], place)
+        ),
     )
 
 

@@ -17,8 +17,9 @@ from specscope import convention
 from specscope.reference_file import ReferenceFileError
 
 from specscope_server.diagnosis.carry_rows import Request, draft_states, mostly_cached
-from specscope_server.diagnosis.engine_evidence import DraftState
+from specscope_server.diagnosis.engine_evidence import DraftState, HandOver
 from specscope_server.diagnosis.facts import setting
+from specscope_server.diagnosis.hand_over_pairs import hand_overs
 from specscope_server.diagnosis.reference import (
     Pairs,
     SlotComparison,
@@ -85,6 +86,8 @@ class ReferenceAnswer:
     aux_layers: tuple[int, ...] | None = None
     draft_states: tuple[DraftState, ...] = ()
     """Of an engine: what its draft extends left, newest request first."""
+    hand_overs: tuple[HandOver, ...] = ()
+    """Of an engine: what its proposals started from beside it, likewise."""
     since: datetime | None = None
     """Of an engine: when the first of the compared requests arrived."""
 
@@ -103,6 +106,7 @@ class _Compared:
     pairs: Sequence[Pairs]
     by_pass: Sequence[Pairs]
     states: Sequence[DraftState]
+    handed: Sequence[HandOver]
     arrival: datetime
 
 
@@ -197,6 +201,7 @@ def of_engine(
         left_out=left_out,
         aux_layers=layers,
         draft_states=tuple(state for one in compared for state in one.states),
+        hand_overs=tuple(handed for one in compared for handed in one.handed),
         since=min(one.arrival for one in compared),
     )
 
@@ -320,8 +325,9 @@ def _compared(
         str(sequence.number),
         Request(found.request.uid, found.request.cached_tokens, found.steps),
     )
+    handed = hand_overs(found.rows, found.request.uid)
     return _Compared(
-        candidate.reference, sequence.name, shared, pairs, by_pass, states, found.request.arrival
+        candidate.reference, sequence.name, shared, pairs, by_pass, states, handed, found.request.arrival
     )
 
 

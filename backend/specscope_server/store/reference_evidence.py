@@ -30,7 +30,7 @@ MAX_KEPT: Final = 2048
 """Engines and lengths of window that are kept, those asked for last; each takes a few
 hundred kilobytes at most, where its draft's states are compared."""
 MAX_DRAFT_STATES: Final = 2048
-"""Tokens whose draft states are told of an engine, those of the newest requests."""
+"""Tokens whose draft states, and hand-overs, are told of an engine: those of the newest requests."""
 _R, _P, _T = schema.request.c, schema.process.c, schema.step_chunk.c
 _BELOW: Final = (convention.DETAIL_SUMMARY, convention.DETAIL_STEPS, convention.DETAIL_TOKENS)
 """Levels without fingerprints; a process that has not told its level may have some."""
@@ -145,4 +145,5 @@ def _compared(reads: Reads, workspace: str, engine_uid: str, start_ns: int) -> t
     told = as_evidence((*answer.slots, *answer.by_pass), answer.reference.reference_uid)
     since_ns = sys.maxsize if answer.since is None else to_ns(answer.since)
     weights = reference_weights(answer.reference.facts)
-    return Referred(told, answer.draft_states[:MAX_DRAFT_STATES], weights), since_ns
+    states, handed = answer.draft_states[:MAX_DRAFT_STATES], answer.hand_overs[:MAX_DRAFT_STATES]
+    return Referred(told, states, weights, handed), since_ns

@@ -17,7 +17,7 @@ from specscope_frontend.charts.figure import Figure
 
 from specscope_server.diagnosis import hidden_drift, hidden_evidence, rank_divergence
 from specscope_server.diagnosis.hidden_drift import MOVED, SAME, Comparison, Drift
-from specscope_server.diagnosis.model import RankEvidence
+from specscope_server.diagnosis.model import RankEvidence, RankHidden
 from specscope_server.store.model import EngineRow, HiddenPoint
 from specscope_server.store.port import Reads
 from specscope_server.web import format as f
@@ -266,6 +266,10 @@ def _times(lines: Sequence[TimeLine]) -> Iterator[tuple[datetime, tuple[float | 
         yield start, tuple(values.get(start) for values in known)
 
 
+def _at(one: RankHidden) -> str:
+    return "fc's output" if one.place == hidden.FC_OUT else f"slot {one.slot}"
+
+
 def rank_sentences(groups: Sequence[RankEvidence]) -> Iterator[RankSentence]:
     """Yield a sentence on each slot that ranks of a group told of; none where no two of them did."""
     for group in groups:
@@ -274,7 +278,7 @@ def rank_sentences(groups: Sequence[RankEvidence]) -> Iterator[RankSentence]:
             apart = one.relative_error > rank_divergence.APART
             yield RankSentence(
                 "bad" if apart else "ok",
-                f"Ranks{name}, slot {one.slot}: {f.count(one.compared)} steps compared, relative error "
+                f"Ranks{name}, {_at(one)}: {f.count(one.compared)} steps compared, relative error "
                 f"at most {one.relative_error:.3g} (rank {one.rank}, engine step {f.count(one.step)})"
                 + (", more than rounding makes" if apart else ""),
             )

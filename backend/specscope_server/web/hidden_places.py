@@ -17,6 +17,7 @@ DOES: Final = {
     hidden.FC_OUT: "what fc made of it",
     hidden.EMBEDDING: "embeddings of the draft's input tokens",
     hidden.CARRY: "the state that the draft hands to its next step",
+    hidden.START: "the state that a proposal starts from: what the pass before left",
 }
 """What a place is to a newcomer; a slot is one aux layer."""
 SLOTTED: Final = (hidden.AUX_CAPTURE, hidden.FED, hidden.FC_IN)
@@ -27,6 +28,7 @@ BOUNDARIES: Final = {
     hidden.FC_OUT: c.DRAFT_FC,
     hidden.EMBEDDING: c.DRAFT_FORWARD,
     hidden.CARRY: c.DRAFT_FORWARD,
+    hidden.START: c.DRAFT_PROPOSE,
 }
 EXPECTED: Final = (
     *((place, c.TARGET_FED) for place in hidden.PLACES),
@@ -34,7 +36,7 @@ EXPECTED: Final = (
     (hidden.CARRY, c.SELF_FED),
 )
 """(place, source) that a drafting engine has."""
-_OUTSIDE: Final = ((hidden.FED, c.TARGET_FED), (hidden.CARRY, c.TARGET_FED))
+_OUTSIDE: Final = tuple((place, c.TARGET_FED) for place in (hidden.FED, hidden.CARRY, hidden.START))
 """Seen beside a captured graph, however it is replayed."""
 SOURCES: Final = {c.TARGET_FED: "target-fed", c.SELF_FED: "self-fed"}
 
@@ -47,7 +49,13 @@ def which(place: str, source: str, draft_step: int, slot: int) -> str:
     return ", ".join(parts) or SOURCES.get(source, source)
 
 
-_SHORT: Final = {hidden.FED: "", hidden.FC_OUT: "fc out", hidden.EMBEDDING: "embed", hidden.CARRY: "carry"}
+_SHORT: Final = {
+    hidden.FED: "",
+    hidden.FC_OUT: "fc out",
+    hidden.EMBEDDING: "embed",
+    hidden.CARRY: "carry",
+    hidden.START: "start",
+}
 
 
 def short_name(place: str, draft_step: int, slot: int) -> str:

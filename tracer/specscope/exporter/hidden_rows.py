@@ -106,7 +106,7 @@ class HiddenRows:
             raise ValueError(f"{slots} rows of hidden states of one request in one pass")
         fed = np.zeros(requests, dtype=np.int64)
         for look in record.looks:
-            if look.source == c.TARGET_FED and look.place != hidden.CARRY:
+            if look.source == c.TARGET_FED and look.place not in (hidden.CARRY, hidden.START):
                 fed = np.maximum(fed, look.counts)
         whole = np.full((requests, slots, len(_WHOLE)), _ABSENT, dtype=np.int64)
         reals = np.full((requests, slots, len(_REALS)), np.nan)
@@ -119,7 +119,8 @@ class HiddenRows:
         last, at = position + np.maximum(fed - 1, 0), 0
         for look, found in zip(record.looks, reduced, strict=True):
             # A proposal goes on from the last target-fed row before this pass, which is one before its first.
-            own = position - 1 + look.draft_step if look.source == c.SELF_FED else position
+            proposal = look.source == c.SELF_FED or look.place == hidden.START
+            own = position - 1 + look.draft_step if proposal else position
             rows = whole[:, at : at + look.slots]
             self._fill(rows, look, found, last if look.place == hidden.CARRY and not look.draft_step else own)
             if found is not None:

@@ -342,7 +342,12 @@ class Pipeline:
 
     def _ranks(self, record: RankSteps) -> None:
         packed = chunks.pack_ranks(
-            record.steps, record.proposals, record.accepts, record.hidden, codec=self._codec
+            record.steps,
+            record.proposals,
+            record.accepts,
+            record.hidden,
+            record.fc_out,
+            codec=self._codec,
         )
         self._out(self.spans.ranks(record, packed, self._anchor))
 

@@ -20,7 +20,7 @@ import numpy as np
 from specscope import convention as c
 from specscope import hidden, tensorstats
 from specscope.contracts import VERIFY
-from specscope.copies import Copies, Copy
+from specscope.copies import Copies, Copy, Part
 from specscope.engines.sglang.hooks import FAILED, Guard
 from specscope.engines.sglang.loaded import Loaded
 from specscope.records import HiddenLook, HiddenPass, Ids
@@ -39,6 +39,8 @@ makes of them a request, without fingerprints."""
 SNAPSHOT_BYTES: Final = 1 << 18
 """A tensor up to this size is copied where it is met, and reduced with the others of its width when the pass
 ends: ten reductions a step cost the engine's thread more than one of all their rows."""
+WHOLE: Final = ("Linear", "ReplicatedLinear")
+"""Classes of a projection of which each rank has the whole (``torch.nn``, ``layers/linear.py`` of SGLang)."""
 WAITING: Final = 4
 """Passes that were told already and whose looks are still on their way from the device."""
 
@@ -81,10 +83,13 @@ class Looking:
     positions: Ids = ()
     steps: int = 0
     """Self-fed forwards so far."""
-    rank: Any = None
-    """The look at one row that the ranks of a group compare, float32 [1, slots, columns]."""
-    compares: bool = False
-    """Whether the last part of the copy is such a look."""
+    ranks: list[Any] = field(default_factory=list[Any])
+    """The looks that the ranks of a group compare, float32 [1, slots, columns]: at one row of what the draft
+    is fed, and of what fc makes of it."""
+    row: int = 0
+    """Which row."""
+    compares: int = 0
+    """How many of the last parts of the copy are such looks."""
     copy: Copy | None = None
     record: HiddenPass | None = None
     """What is told once the copy has arrived."""
@@ -103,6 +108,8 @@ class Looks:
         self._loaded = loaded
         self._copies = copies
         self._projections = recorder.settings.at_least(c.DETAIL_FULL)
+        # Of a split fc each rank makes a part, which ranks need not have in common.
+        self._whole_fc = type(loaded.fc).__name__ in WHOLE
         self._held: deque[tuple[int, int]] = deque()
         self._held_bytes = 0
         self._late: deque[Looking] = deque()
@@ -169,8 +176,20 @@ class Looks:
 
     def left_fc(self, one: Pass, states: Any) -> None:
         """After fc of a target-fed pass: what it made [rows, width]."""
-        if one.looking is not None and one.looking.fed is not None:
-            self._look_fed(one.looking, hidden.FC_OUT, states, 1)
+        looking = one.looking
+        if looking is None or looking.fed is None:
+            return
+        if self._whole_fc and len(looking.ranks) == 1 and states.shape[0] > looking.row:
+            self._compare_row(looking, states, 1)
+        self._look_fed(looking, hidden.FC_OUT, states, 1)
+
+    def started(self, one: Pass, states: Any) -> None:
+        """Before a proposal: the state of each request [requests, width] that it starts from."""
+        looking = one.looking
+        if looking is None or one.kind != VERIFY or states is None:
+            return
+        if len(states.shape) == 2 and states.shape[0] == len(one.uids):
+            self._look_each(looking, one, hidden.START, states, 0)
 
     def embedded(self, one: Pass, states: Any, *, target_fed: bool) -> None:
         """After the draft's embedding: [rows, width]."""
@@ -226,40 +245,34 @@ class Looks:
         looking.aux = looking.fed = None
         self._reduce_together([look for look in looking.looks if look.rows is not None])
         found = [look.found for look in looking.looks if look.found is not None]
-        looking.compares = looking.rank is not None
-        if looking.compares:
-            found.append(looking.rank)
+        looking.compares = len(looking.ranks)
+        found += looking.ranks
         if found:
             looking.copy = self._copies.start(found, [one.shape[-1] for one in found])
-        looking.rank = None
+        looking.ranks = []
         for look in looking.looks:
             look.found = None
 
     # --- telling --------------------------------------------------------------------------------------
 
-    def compare(self, one: Pass) -> Ids | None:
+    def compare(self, one: Pass) -> tuple[Ids, ...]:
         """Return :meth:`compared`, guarded."""
-        found = None if one.looking is None else self.guard.run(self.compared, one)
-        return None if found is FAILED else found
+        found = () if one.looking is None else self.guard.run(self.compared, one)
+        return () if found is FAILED else found
 
-    def compared(self, one: Pass) -> Ids | None:
-        """Return what ranks compare of a verify pass, see :class:`specscope.records.RankSteps`; or ``None``.
+    def compared(self, one: Pass) -> tuple[Ids, ...]:
+        """Return what ranks compare of a verify pass: what the draft was fed, then what fc made of it.
 
-        That is the first row of one request, another one in each step.
+        See :class:`specscope.records.RankSteps`. That is the first row of one request, another one in each
+        step; what was not looked at is left out from the end.
         """
         looking = one.looking
         if looking is None or not looking.compares or looking.copy is None or not looking.copy.arrived():
-            return None
+            return ()
         parts = looking.copy.ready()
         if parts is None:
-            return None
-        values: Any = np.frombuffer(parts[-1].data, dtype="<f4").reshape(-1, parts[-1].width)
-        mean, variance = values[:, 0], values[:, 1]
-        levels, units = hidden.quantise(
-            np.sqrt(variance + mean * mean), values[:, len(tensorstats.COLUMNS) :]
-        )
-        each = hidden.PROJECTIONS
-        return tuple([n for slot, level in enumerate(levels) for n in (level, *units[slot * each :][:each])])
+            return ()
+        return tuple([_numbers(part) for part in parts[-looking.compares :]])
 
     def tell(
         self,
@@ -365,8 +378,8 @@ class Looks:
         looking.fed = states
         slots = self._slots(states)
         if looking.nodes and self._recorder.ranks is not None and states.shape[0] >= looking.nodes:
-            row = step % (states.shape[0] // looking.nodes) * looking.nodes
-            looking.rank = tensorstats.reduce(states[row : row + 1], slots, projections=True)
+            looking.row = step % (states.shape[0] // looking.nodes) * looking.nodes
+            self._compare_row(looking, states, slots)
         self._look_fed(looking, hidden.FED, states, slots)
         aux, looking.aux = looking.aux, None
         if aux is None:
@@ -375,6 +388,10 @@ class Looks:
             self._told_there(looking, hidden.AUX_CAPTURE, slots)
         else:
             self._look_fed(looking, hidden.AUX_CAPTURE, aux, self._slots(aux))
+
+    def _compare_row(self, looking: Looking, states: Any, slots: int) -> None:
+        row = looking.row
+        looking.ranks.append(tensorstats.reduce(states[row : row + 1], slots, projections=True))
 
     def _told_there(self, looking: Looking, place: str, slots: int) -> None:
         if not self._loaded.emits:
@@ -440,6 +457,15 @@ class Looks:
         """Return how many aux hidden states a row holds, 1 where it is no whole number of them."""
         width, each = states.shape[-1], self._loaded.target_hidden
         return width // each if each and width % each == 0 else 1
+
+
+def _numbers(part: Part) -> Ids:
+    """Return level and fingerprint of each slot of a row that arrived."""
+    values: Any = np.frombuffer(part.data, dtype="<f4").reshape(-1, part.width)
+    mean, variance = values[:, 0], values[:, 1]
+    levels, units = hidden.quantise(np.sqrt(variance + mean * mean), values[:, len(tensorstats.COLUMNS) :])
+    each = hidden.PROJECTIONS
+    return tuple([n for slot, level in enumerate(levels) for n in (level, *units[slot * each :][:each])])
 
 
 def _cat(tensors: list[Any]) -> Any:

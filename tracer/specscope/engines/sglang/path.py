@@ -145,8 +145,11 @@ class Path:
 
     # --- draft: proposal, forwards, fc, map ---------------------------------------------------------
 
-    def propose_begins(self, *_args: Any, **_kwargs: Any) -> str:
+    def propose_begins(self, batch: Any, *_args: Any, **_kwargs: Any) -> str:
         """Before ``draft`` of the draft worker, or NGRAM's look-up."""
+        one = self._now
+        if one is not None and one.looking is not None:
+            self._look(self.looks.started, one, getattr(batch.spec_info, "hidden_states", None))
         return self._enter(passes.IN_PROPOSE)
 
     def propose_ended(self, token: str, _result: Any, *_args: Any, **_kwargs: Any) -> None:
@@ -409,7 +412,7 @@ class Path:
         if ranks is not None and record.committed is not None:
             drafts = None if record.drafts is None else record.drafts[0]
             accepts = bytes(record.accepted) + record.committed[0]
-            ranks.add(one.step, drafts, accepts, self.looks.compare(one))
+            ranks.add(one.step, drafts, accepts, *self.looks.compare(one))
         self._telling.committed(one, record, counts)
 
     def close(self) -> None:
