@@ -71,6 +71,10 @@ class Engine:
     def _send(self, **parts: Any) -> None:
         self._store.write([Batch(self._process, **parts)], self._clock.now)
 
+    def moved_to(self, store: Store) -> None:
+        """Tell another opening of the same database from now on."""
+        self._store = store
+
     def serve(
         self, steps: int, *, accepted: int, zero_steps: int, fc: bool = True, proposals: int | None = None
     ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from alert_world import Clock, Engine, make_store
-from specscope_server.alerts import Evaluator
+from specscope_server.alerts import Evaluator, rounds
 from specscope_server.diagnosis import diagnose
 from specscope_server.diagnosis.model import Evidence
 from specscope_server.store.model import AlertRow, SilenceRow
@@ -253,3 +253,85 @@ def test_rounds_say_what_one_who_reads_everything_says(store: Watched, clock: Cl
             uid = uid_of(store, name)
             stored = {finding.kind for finding in store.findings("default", uid)}
             assert any(stored == found(uid, ago) for ago in range(1 if name in told else 11)), name
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_states_of_rounds_are_those_of_one_who_begins_anew(tmp_path: Path, clock: Clock, seed: int) -> None:
+    """The same news at random in two stores: one is judged by what is new, one from scratch in each round.
+
+    States of rules are the same in each round on engines that told something, and on the others those of some
+    round of the last ten seconds.
+    """
+    dice = random.Random(seed)
+    folders = [tmp_path / name for name in ("news", "anew")]
+    for folder in folders:
+        folder.mkdir()
+    names = [f"engine-{number}" for number in range(3)]
+    of_news, of_all = (make_store(folder) for folder in folders)
+    fleet = {name: [Engine(one, clock, name) for one in (of_news, of_all)] for name in names}
+    evaluator = Evaluator(of_news, [NEVER_SENT], clock=clock)
+
+    def states(store: Store, name: str) -> dict[str, tuple[str, str]]:
+        return {a.rule: (a.state, a.pending) for a in store.alerts("default") if a.engine == f"tiny {name}"}
+
+    seen: list[tuple[datetime, dict[str, dict[str, tuple[str, str]]]]] = []
+    quiet: set[str] = set()
+    for _ in range(20):
+        clock.forward(dice.choice((1, 2, 2, 2, 4, 16, 70)))
+        told: set[str] = set()
+        for name, twins in fleet.items():
+            quiet ^= {name} if dice.random() < 0.15 else set()
+            if name not in quiet:
+                act = dice.choice(("beat", "beat", "healthy", "bypassed", "useless", "stop_speculating"))
+                for twin in twins:
+                    getattr(twin, act)()
+                told |= set() if act == "beat" else {name}
+        evaluator.evaluate_now()
+        of_all.close()
+        of_all = make_store(folders[1])
+        for twins in fleet.values():
+            twins[1].moved_to(of_all)
+        anew = Evaluator(of_all, [NEVER_SENT], clock=clock)
+        anew.evaluate_now()
+        anew.deliverer.close()
+        seen.append((clock(), {name: states(of_all, name) for name in names}))
+        lately = [of for at, of in seen if clock() - at <= timedelta(seconds=10)]
+        for name in names:
+            allowed = [lately[-1][name]] if name in told else [of[name] for of in lately]
+            assert states(of_news, name) in allowed, (name, clock())
+    evaluator.deliverer.close()
+    for store in (of_news, of_all):
+        store.close()
+
+
+def test_where_more_is_due_than_fits_open_verdicts_come_first_and_everybody_in_turn(
+    store: Watched, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "AT_ONCE", 1)
+    engines = {name: Engine(store.store, clock, name) for name in ("a", "b", "c")}
+    for engine in engines.values():
+        engine.healthy()
+    judging = rounds.Rounds(store, (), 300.0, "", lambda *_: False)  # type: ignore[arg-type]
+    judging.run(clock())
+    uids = {uid_of(store, name): name for name in engines}
+    assert {uids[uid] for uid in store.taken()} == set(engines)
+    assert (judging.waiting, judging.lag_s) == (0, pytest.approx(0, abs=30))
+    assert {row(store, "zero_acceptance", name).state for name in engines} == {"ok"}
+
+    crowded = rounds.Rounds(store, (), 300.0, "", lambda *_: False, budget_s=0.0)  # type: ignore[arg-type]
+    new = Engine(store.store, clock, "new")
+    uids[uid_of(store, "new")] = "new"
+    turns: list[str] = []
+    for _ in range(14):
+        clock.forward(2)
+        for engine in engines.values():
+            engine.healthy()
+        new.beat() if len(turns) < 6 else new.useless()
+        crowded.run(clock())
+        [uid] = store.taken()
+        turns.append(uids[uid])
+        assert crowded.waiting == 4 - 1 if len(turns) < 4 else crowded.waiting >= 2
+    assert set(turns[:4]) == {*engines, "new"}, "whoever was never judged comes first"
+    assert turns[6] == "new", "nothing is decided of it yet"
+    assert {*engines} <= set(turns[-6:]), "nobody waits for ever"
+    assert crowded.lag_s >= 4

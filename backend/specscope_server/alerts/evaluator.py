@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
@@ -23,6 +24,12 @@ from specscope_server.store.port import Store, StoreError
 
 WINDOW_S: Final = 300.0
 INTERVAL_S: Final = 2.0
+"""Pause between two rounds at most."""
+PAUSE_S: Final = 0.5
+"""And at least, but for a shorter interval."""
+PAUSES: Final = 10
+"""A pause is this many times as long as the round before it: few engines are judged twice a second, and no
+fleet has judging take more than a tenth of a core before the interval is reached."""
 DELIVER_EVERY_S: Final = 1.0
 LEASE: Final = "evaluator"
 
@@ -30,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Evaluator:
-    """Evaluates every engine each ``interval_s`` and delivers what changed."""
+    """Evaluates every engine each ``interval_s`` or more often, and delivers what changed."""
 
     def __init__(
         self,
@@ -64,6 +71,7 @@ class Evaluator:
         self._clock = clock
         self._rounds = Rounds(store, self.labels, window_s, base_url.rstrip("/"), self._say)
         self._trouble: dict[str, str] = {}
+        self._judged = asyncio.Event()
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
         self._stopped.set()
@@ -73,8 +81,8 @@ class Evaluator:
         self._stopped.clear()
         try:
             await asyncio.gather(
-                self._repeat("evaluation", self._evaluate_alone, self._interval_s),
-                self._repeat("delivery", self._deliver_alone, DELIVER_EVERY_S),
+                self._repeat("evaluation", self._evaluate_alone, self._interval_s, eager=True),
+                self._repeat("delivery", self._deliver_alone, DELIVER_EVERY_S, sooner=self._judged),
                 self._repeat("refreshing Alertmanagers", self._refresh_alone, REFRESH_S),
             )
             await self._guarded("delivery", self.deliverer.drain)
@@ -86,6 +94,7 @@ class Evaluator:
     async def stop(self) -> None:
         """Stop :meth:`run` and wait for it: what is being written or sent is finished."""
         self._stopping.set()
+        self._judged.set()
         await self._stopped.wait()
 
     async def evaluate(self) -> None:
@@ -100,6 +109,7 @@ class Evaluator:
         """Evaluate while no other server does."""
         if await self._has_lease():
             await self.evaluate()
+            self._judged.set()
 
     async def _deliver_alone(self) -> None:
         """Deliver while no other server does."""
@@ -122,13 +132,28 @@ class Evaluator:
             self.leads = leads
         return leads
 
-    async def _repeat(self, what: str, work: Callable[[], Awaitable[None]], every_s: float) -> None:
+    async def _repeat(
+        self,
+        what: str,
+        work: Callable[[], Awaitable[None]],
+        every_s: float,
+        *,
+        sooner: asyncio.Event | None = None,
+        eager: bool = False,
+    ) -> None:
+        """Work each ``every_s`` until the stop, at once when ``sooner`` is set; ``eager``: more often if quick."""
+        wake = self._stopping if sooner is None else sooner
         while not self._stopping.is_set():
+            began = time.monotonic()
             await self._guarded(what, work)
+            took = time.monotonic() - began
+            pause = min(every_s, max(PAUSE_S, PAUSES * took)) if eager else every_s
             try:
-                await asyncio.wait_for(self._stopping.wait(), every_s)
+                await asyncio.wait_for(wake.wait(), pause)
             except TimeoutError:
                 continue
+            if sooner is not None:
+                sooner.clear()
 
     async def _guarded(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         try:

@@ -3,16 +3,20 @@
 An engine is read and diagnosed when it told something new, when it fell silent, and every ten seconds while
 something may leave its window. What was found is judged again without reading while a change waits for its
 duration, when rules or silences changed, and every ten seconds, so that what is stored of it stays fresh.
+
+Where more is due than fits into :data:`BUDGET_S` the rest waits for the next round, and whoever was read
+longest ago comes first; but engines on which something is undecided come before those with a verdict, so that
+a fleet that serves well delays nobody's alarm.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from itertools import islice
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from specscope_server.alerts import known
@@ -21,6 +25,7 @@ from specscope_server.alerts.known import Known
 from specscope_server.alerts.rules import NO_DATA
 from specscope_server.alerts.settings import DEFAULT_WINDOW_S, Settings
 from specscope_server.diagnosis import Diagnosis, Evidence, diagnose
+from specscope_server.diagnosis.state import FAULTY, HEALTHY, SUSPECT
 from specscope_server.store.model import AlertRow, Heard
 from specscope_server.store.port import Store, Unavailable
 
@@ -28,6 +33,16 @@ DEFAULT_WORKSPACE: Final = "default"
 FORGOTTEN: Final = "tracer silent: nothing was heard of this engine for a day"
 AT_ONCE: Final = 50
 """Engines that are judged between two writes: what is found on one is told before all are through."""
+BUDGET_S: Final = 5.0
+"""Wall time after which a round begins no further batch."""
+CROWDED: Final = (
+    f"more is told than can be judged in {BUDGET_S:g} s, so engines take turns; how long they wait is"
+    " specscope_alerts_oldest_evaluation_timestamp_seconds"
+)
+URGENT: Final = timedelta(seconds=60)
+"""By how much longer an engine whose verdict is open counts as waiting: nobody waits for ever behind it."""
+SETTLED_WORDS: Final = frozenset({HEALTHY, FAULTY, SUSPECT})
+"""States that more of the same traffic only confirms."""
 SINCE: Final = timedelta(minutes=15)
 """Marks of engines count what is not much older; what is told of earlier times comes to light as it ages."""
 
@@ -41,6 +56,14 @@ class _Work:
     heard: Heard
     read: bool
     known: Known | None
+    urgent: bool
+
+    @property
+    def order(self) -> datetime:
+        """Return what comes first: who was never judged, then by when one was read."""
+        if self.known is None:
+            return datetime.min.replace(tzinfo=UTC)
+        return self.known.read - (URGENT if self.urgent else timedelta(0))
 
 
 class Rounds:
@@ -53,14 +76,22 @@ class Rounds:
         window_s: float,
         base_url: str,
         say: Callable[[str, str], bool],
+        budget_s: float = BUDGET_S,
     ) -> None:
         """Judge those of ``store`` by windows of ``window_s``; ``say`` logs a trouble once (what, which)."""
+        self._budget_s = budget_s
         self._store, self._labels, self._window_s, self._base_url = store, tuple(labels), window_s, base_url
         self._say = say
         self._known: dict[str, Known] = {}
         self._settings: dict[str, Setting] = {}
         self._since: datetime | None = None
         self._last: datetime | None = None
+        self._due_since: dict[str, datetime] = {}
+        self.lag_s = 0.0
+        """Longest wait of an engine, in seconds, from when it was seen to be due: until it was judged in the
+        last round, or until the end of that where it still waits."""
+        self.waiting = 0
+        """Engines that the last round left for the next."""
 
     def forget(self) -> None:
         """Read every engine anew in the next round: another server may have judged them meanwhile."""
@@ -72,23 +103,53 @@ class Rounds:
         Raises:
             StoreError: the database cannot serve; what is not stored is judged again in the next round.
         """
+        began = time.monotonic()
         heard = self._heard(now)
         settings = Settings(self._store, self._labels, self._base_url, now)
         by_workspace: dict[str, list[Heard]] = {DEFAULT_WORKSPACE: []}
         for one in heard:
             by_workspace.setdefault(one.workspace, []).append(one)
         elapsed, self._last = None if self._last is None else now - self._last, now
+        due: list[tuple[str, _Work]] = []
+        of_workspace: dict[str, Setting] = {}
         for workspace, engines in sorted(by_workspace.items()):
             setting = settings.of(workspace)
             if setting == self._settings.get(workspace):
                 setting = self._settings[workspace]
             self._settings[workspace] = setting
-            due = self._due(settings, setting, engines, elapsed, now)
-            for batch in _batches(due):
-                self._judge(workspace, settings, setting, batch, now)
+            of_workspace[workspace] = setting
+            due += [(workspace, work) for work in self._due(settings, setting, engines, elapsed, now)]
             self._close(workspace, settings, setting, {one.engine_uid for one in engines}, now)
         for uid in self._known.keys() - {one.engine_uid for one in heard}:
             del self._known[uid]
+        self._judge_due(settings, of_workspace, due, began, now)
+
+    def _judge_due(
+        self,
+        settings: Settings,
+        of_workspace: Mapping[str, Setting],
+        due: list[tuple[str, _Work]],
+        began: float,
+        now: datetime,
+    ) -> None:
+        """Judge what is due, as much of it as the round has time for, and note who waits since when."""
+        due.sort(key=lambda one: (one[1].order, one[1].heard.engine_uid))
+        since = {uid: self._due_since.get(uid, now) for uid in (work.heard.engine_uid for _, work in due)}
+        lag, done = timedelta(0), 0
+        while done < len(due) and (not done or time.monotonic() - began < self._budget_s):
+            batch = due[done : done + AT_ONCE]
+            for workspace in dict.fromkeys(workspace for workspace, _ in batch):
+                works = [work for of, work in batch if of == workspace]
+                self._judge(workspace, settings, of_workspace[workspace], works, now)
+            done += len(batch)
+            spent = timedelta(seconds=time.monotonic() - began)
+            lag = max(lag, *(now + spent - since[work.heard.engine_uid] for _, work in batch))
+        left = [work.heard.engine_uid for _, work in due[done:]]
+        spent = timedelta(seconds=time.monotonic() - began)
+        self._due_since = {uid: since[uid] for uid in left}
+        self.waiting = len(left)
+        self._say("evaluation of all engines in one round", CROWDED if left else "")
+        self.lag_s = max([lag, *(now + spent - since[uid] for uid in left)]).total_seconds()
 
     def _heard(self, now: datetime) -> list[Heard]:
         """Return the engines that were heard, with marks that can be held against those that are known."""
@@ -126,15 +187,15 @@ class Rounds:
         for heard in engines:
             engine = self._known.get(heard.engine_uid)
             if engine is None or not engine.holds(heard, self._windows(settings, setting, heard), now):
-                due.append(_Work(heard, True, engine))
+                due.append(_Work(heard, True, engine, urgent=_is_open(engine, heard, now)))
                 continue
             subject = settings.subject(heard.workspace, heard.engine_uid, engine.seen.subject.name)
             if not engine.is_settled(setting, subject, now):
-                due.append(_Work(heard, engine.is_old(now), engine))
+                due.append(_Work(heard, engine.is_old(now), engine, urgent=True))
             elif engine.is_old(now):
-                old.append((engine.read, _Work(heard, True, engine)))
+                old.append((engine.read, _Work(heard, True, engine, urgent=False)))
             elif engine.must_say_so(now):
-                old.append((engine.judged, _Work(heard, False, engine)))
+                old.append((engine.judged, _Work(heard, False, engine, urgent=False)))
         # Engines that were read in one round would all grow old in one: so they come apart.
         share = 1.0 if elapsed is None else 1.25 * (elapsed / REFRESH)
         old.sort(key=lambda one: one[0])
@@ -238,7 +299,8 @@ class Rounds:
             self._store.set_alerts(outcome.rows, outcome.deliveries, outcome.evidence)
 
 
-def _batches(due: Iterable[_Work]) -> Iterator[list[_Work]]:
-    remaining = iter(due)
-    while batch := list(islice(remaining, AT_ONCE)):
-        yield batch
+def _is_open(engine: Known | None, heard: Heard, now: datetime) -> bool:
+    """Say whether more traffic, or its silence, may still turn what is known of an engine."""
+    if engine is None or engine.waits or known.silence_of(engine.evidence, heard, now) != engine.silence:
+        return True
+    return any(said.state.word not in SETTLED_WORDS for _, said in engine.seen.windows.values())

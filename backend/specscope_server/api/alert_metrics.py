@@ -63,6 +63,12 @@ def _alerts(reads: Reads, workspaces: list[str]) -> Iterator[Metric]:
         "When rules were last evaluated on any engine of a workspace.",
         labels=("workspace",),
     )
+    oldest = GaugeMetricFamily(
+        "specscope_alerts_oldest_evaluation_timestamp_seconds",
+        "When the engine was evaluated that has waited longest of those heard within a day.",
+        labels=("workspace",),
+    )
+    heard = {uid for _, uid in reads.engine_uids()}
     for workspace in workspaces:
         rows = reads.alerts(workspace)
         for row in rows:
@@ -73,7 +79,14 @@ def _alerts(reads: Reads, workspaces: list[str]) -> Iterator[Metric]:
             states.add_metric((workspace, rule, state), count)
         if rows:
             evaluated.add_metric((workspace,), max(row.evaluated for row in rows).timestamp())
-    yield from (firing, states, evaluated)
+        last: dict[str, float] = {}
+        for row in rows:
+            # Of a rule that there is no more the state stays as it was.
+            last[row.engine_uid] = max(last.get(row.engine_uid, 0.0), row.evaluated.timestamp())
+        waiting = [at for uid, at in last.items() if uid in heard]
+        if waiting:
+            oldest.add_metric((workspace,), min(waiting))
+    yield from (firing, states, evaluated, oldest)
 
 
 def _deliveries(reads: Reads, workspaces: list[str]) -> Metric:
