@@ -46,7 +46,7 @@ def checked(row: ExpectationRow, *, accept_low: bool) -> ExpectationRow:
     """
     if not 1 <= len(row.per_position) <= MAX_POSITIONS:
         raise BaselineError(f"per_position: give 1 to {MAX_POSITIONS} numbers, from the first position on")
-    for position, p in enumerate(row.per_position):
+    for position, p in enumerate(row.per_position, start=1):
         if not 0 <= p <= 1:
             raise BaselineError(
                 f"per_position: {p:g} at position {position} is no share from 0 to 1 (conditional acceptance:"

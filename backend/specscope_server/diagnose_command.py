@@ -18,6 +18,9 @@ FOUND: Final = 1
 UNASKED: Final = 2
 UNKNOWN: Final = 3
 """Exit codes: a finding of the level asked for; nothing could be asked; nothing could be judged."""
+LEAST_S: Final = 10
+MOST_S: Final = 30 * 86_400
+"""What a server judges by at least and at most."""
 _JUDGED: Final = ("healthy", "faulty", "suspect")
 """States in which an engine was judged at all."""
 _INDENT: Final = "    "
@@ -57,7 +60,7 @@ def diagnose(
 ) -> None:
     """Say what is wrong with the drafts of a server's engines, and how it is known."""
     try:
-        judge_s = seconds(since) if since else None
+        judge_s = _judge_s(since) if since else None
         asked = Client(url, workspace)
         found = _request(asked, request) if request else None
         if found is not None:
@@ -73,6 +76,13 @@ def diagnose(
             typer.echo(line)
     if fail_on is not None:
         raise typer.Exit(_code(engines, fail_on))
+
+
+def _judge_s(since: str) -> int:
+    length = seconds(since)
+    if not LEAST_S <= length <= MOST_S:
+        raise ValueError(f"--since {since}: an engine is judged by 10s to 30d")
+    return length
 
 
 def _engines(asked: Client, engine: str, judge_s: int | None) -> list[dict[str, Any]]:

@@ -7,12 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from specscope.rollup import Counts
 from specscope_server.alerts.catalogue import BUILT_IN, blank, built_in, effective
 from specscope_server.alerts.judge import Outcome, Seen, Setting, judge
 from specscope_server.alerts.quiet import silenced_by
 from specscope_server.alerts.reading import Judged, read
 from specscope_server.alerts.rules import FIRING, NO_DATA, OK, AlertRule, RuleError, changed
+from specscope_server.api.rules import RuleFields
 from specscope_server.diagnosis.model import Diagnosis, Evidence, Finding, State
 from specscope_server.diagnosis.registry import KINDS
 from specscope_server.store.model import AlertRow, AlertSubject, RuleRow, SilenceRow
@@ -110,6 +112,12 @@ class TestEditing:
     def test_what_makes_no_sense_is_refused_by_name(self, told: dict[str, Any], message: str) -> None:
         with pytest.raises(RuleError, match=message):
             changed(rule("zero_acceptance"), told)
+
+    @pytest.mark.parametrize("told", [{"min_steps": True}, {"for_s": "60"}, {"enabled": "yes"}, {"title": 1}])
+    def test_a_body_of_other_types_is_refused_and_not_made_to_fit(self, told: dict[str, Any]) -> None:
+        with pytest.raises(ValidationError, match=next(iter(told))):
+            RuleFields.model_validate(told)
+        assert RuleFields.model_validate({"window_s": 300, "min_steps": 5}).window_s == 300
 
     def test_a_rule_comes_back_from_its_body_as_it_was(self) -> None:
         for one in BUILT_IN:

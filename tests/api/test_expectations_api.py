@@ -58,7 +58,7 @@ def test_what_is_declared_is_listed_and_cleared(live: Live) -> None:
     ("changed", "message"),
     [
         ({"per_position": []}, "give 1 to 64 numbers"),
-        ({"per_position": [0.9, 1.2]}, "1.2 at position 1 is no share"),
+        ({"per_position": [0.9, 1.2]}, "1.2 at position 2 is no share"),
         ({"per_position": [0.3, 0.3]}, "acceptance length of 1.39.*accept_low"),
         ({"floor": 0.5}, "floor: 0.5 is no acceptance length"),
         ({"workload": "weather=fine"}, "workload 'weather=fine': write DIMENSION=SLICE"),
@@ -70,6 +70,12 @@ def test_what_makes_no_sense_is_refused_with_what_would(
 ) -> None:
     assert re.search(message, refused(live.client.put(URL, json=PROMISE | changed)))
     assert live.get(URL)["items"] == []
+
+
+@pytest.mark.parametrize("wrong", [{"per_position": [True]}, {"per_position": ["0.9"]}, {"who": " "}])
+def test_what_is_no_number_or_says_nothing_is_refused(live: Live, wrong: dict[str, Any]) -> None:
+    answer = live.client.put(URL, json=PROMISE | wrong)
+    assert (answer.status_code, next(iter(wrong)) in answer.text) == (400, True)
 
 
 def test_a_low_promise_needs_a_word(live: Live) -> None:

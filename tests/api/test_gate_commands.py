@@ -95,6 +95,7 @@ def test_a_request_has_its_verdict(served: Live, tmp_path: Path) -> None:
         (("diagnose", "--engine", "none"), "has no engine 'none'"),
         (("diagnose", "--request", "none"), "no request has the id"),
         (("diagnose", "--since", "soon"), "no length of time"),
+        (("diagnose", "--since", "31d"), "--since 31d: an engine is judged by 10s to 30d"),
         (("compare", "good", "bad@2h..3h"), "ends before it starts"),
         (("compare", "good", "ugly"), "has no engine 'ugly'"),
         (("compare", "good@999999d", "bad"), "'999999d' ago is before the year 1"),

@@ -11,7 +11,16 @@ from pydantic import ConfigDict, Field
 
 from specscope_server.alerts.try_out import try_out
 from specscope_server.api.changing import JsonOnly
-from specscope_server.api.common import DEFAULT_WORKSPACE, Model, PartsOf, StoreOf, Workspace, json_safe
+from specscope_server.api.common import (
+    DEFAULT_WORKSPACE,
+    NO_NUL,
+    Model,
+    PartsOf,
+    SomeText,
+    StoreOf,
+    Workspace,
+    json_safe,
+)
 from specscope_server.api.errors import RESPONSES, ApiError, not_found
 from specscope_server.store.model import AlertEvent, AlertRow, DeliveryRow
 
@@ -116,9 +125,9 @@ class Acknowledgement(Model):
 
     model_config = ConfigDict(extra="forbid")
 
-    engine_uid: str = Field(max_length=128)
-    rule: str = Field(max_length=128)
-    by: str = Field(min_length=1, max_length=200, description="Who.")
+    engine_uid: str = Field(max_length=128, pattern=NO_NUL)
+    rule: str = Field(max_length=128, pattern=NO_NUL)
+    by: SomeText = Field(max_length=200, description="Who.")
     note: str = Field("", max_length=500)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from specscope.rollup import Counts
 
 from specscope_server.alerts.targets import Target
@@ -69,6 +69,8 @@ StoreOf = Annotated[Store, Depends(_store)]
 PartsOf = Annotated[Parts, Depends(parts_of)]
 NO_NUL = r"^[^\x00]*$"
 """Pattern of every text parameter: PostgreSQL takes no NUL, and nothing stored holds one."""
+SomeText = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, pattern=NO_NUL)]
+"""Of a body: a text that says something."""
 Workspace = Annotated[
     str, Query(description="Workspace to read.", min_length=1, max_length=128, pattern=NO_NUL)
 ]

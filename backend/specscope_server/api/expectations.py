@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, Strict
 
 from specscope_server import baseline
 from specscope_server.api.changing import JsonOnly
@@ -16,6 +16,7 @@ from specscope_server.api.common import (
     JudgeS,
     Model,
     PartsOf,
+    SomeText,
     StoreOf,
     Uid,
     Workspace,
@@ -41,18 +42,18 @@ class Scoped(Model):
     engine: Text = Field("", description="Uid, instance or name of the engine; empty: any.")
     model: Text = Field("", description="Name of the model; empty: any.")
     workload: Text = Field("", description="Slice of the rollups, dimension=slice; empty: all traffic.")
-    who: Annotated[str, Field(min_length=1, max_length=128, pattern=NO_NUL)] = Field(
-        description="Who says so."
-    )
+    who: SomeText = Field(max_length=128, description="Who says so.")
     note: Annotated[str, Field(max_length=500, pattern=NO_NUL)] = ""
-    floor: float | None = Field(None, description="Acceptance length that is too low whatever is promised.")
+    floor: Annotated[float, Strict()] | None = Field(
+        None, description="Acceptance length that is too low whatever is promised."
+    )
     accept_low: bool = Field(False, description="It is meant although it promises very little.")
 
 
 class Declared(Scoped):
     """An expectation from training."""
 
-    per_position: list[float] = Field(
+    per_position: list[Annotated[float, Strict()]] = Field(
         max_length=baseline.MAX_POSITIONS,
         description="Conditional acceptance from the first position on: of those that got there.",
     )

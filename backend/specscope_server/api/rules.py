@@ -11,18 +11,19 @@ from pydantic import ConfigDict, Field
 from specscope_server.alerts.catalogue import blank, built_in, effective
 from specscope_server.alerts.rules import AlertRule, RuleError, changed
 from specscope_server.api.changing import JsonOnly
-from specscope_server.api.common import DEFAULT_WORKSPACE, Model, StoreOf, Workspace
+from specscope_server.api.common import DEFAULT_WORKSPACE, NO_NUL, Model, StoreOf, Workspace
 from specscope_server.api.errors import RESPONSES, ApiError, not_found
 from specscope_server.store.port import Reads
 
 router = APIRouter(tags=["alerts"], responses=RESPONSES)
-RuleName = Annotated[str, Path(max_length=128, description="Name of the rule.")]
+RuleName = Annotated[str, Path(max_length=128, pattern=NO_NUL, description="Name of the rule.")]
 
 
 class RuleFields(Model):
     """What can be set of a rule; see the guide to alerts for what each field means."""
 
-    model_config = ConfigDict(extra="forbid")
+    # Strict: a text or a truth value is no number, and the other way round.
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     title: str | None = None
     watches: str | None = Field(None, description="findings, other faults, tracer silent, ...")
