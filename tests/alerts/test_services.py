@@ -8,6 +8,8 @@ import email
 import email.policy
 import hashlib
 import hmac
+import json
+import math
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,7 @@ from specscope_server.alerts.send import send
 from specscope_server.alerts.signing import SecretError, parse_secret
 from specscope_server.alerts.targets import Target
 from specscope_server.alerts.try_out import try_out
+from specscope_server.diagnosis.model import Finding, Number
 from specscope_server.store.model import AlertRow
 
 NOW = datetime.now(UTC)
@@ -47,6 +50,15 @@ def told(state: str = "firing") -> dict[str, Any]:
 def sent(target: Target, body: dict[str, Any]) -> str:
     with ThreadPoolExecutor(1) as threads:
         return asyncio.run(send(target, body, threads))
+
+
+def test_what_is_not_finite_is_a_text_in_json() -> None:
+    numbers = tuple(Number("size", value, math.inf) for value in (math.nan, -math.inf, 1.5, None, "odd"))
+    found = Finding("x", "F08", "critical", "certain", "NaN", "NaN.", numbers)
+    body = payload(ROW, previous="ok", workspace="default", findings=[found], base_url="")
+    (told,) = json.loads(json.dumps(body, allow_nan=False))["findings"]
+    assert [one["value"] for one in told["numbers"]] == ["NaN", "-Infinity", 1.5, None, "odd"]
+    assert {one["expected"] for one in told["numbers"]} == {"Infinity"}
 
 
 class TestSigning:

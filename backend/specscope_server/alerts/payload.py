@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -77,7 +78,15 @@ def _finding(found: Finding, base_url: str) -> dict[str, Any]:
     told = asdict(found)
     for number in told["numbers"]:
         number["link"] = f"{base_url}{number['link']}" if number["link"] else ""
+        number["value"], number["expected"] = _told(number["value"]), _told(number["expected"])
     return told
+
+
+def _told(value: Any) -> Any:
+    """Return a value as JSON has it: what is not finite as a text, as the API does."""
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def headline(body: dict[str, Any]) -> str:
