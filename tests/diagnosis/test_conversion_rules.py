@@ -21,6 +21,7 @@ from specscope_server.diagnosis import (
     head_replaced,
     position_config,
     shifted,
+    token_map,
     tree_mask,
     vocabulary,
     weights_missing,
@@ -197,6 +198,10 @@ def test_a_layer_that_is_wrong_at_every_token_with_the_right_weights_computes_ot
     assert not isinstance(carry_broken.judge(some, ()), Finding), "attention matters at some tokens only"
     others = replace(served(*OTHERS), reference=tuple(INPUTS), draft_states=states(64))
     assert not isinstance(carry_broken.judge(others, ()), Finding), "other weights explain it"
+    *known, last = map(tensor, WEIGHTS)
+    unknown = served(*known, {**last, "from": ["model.of.another"]})
+    unknown = replace(unknown, reference=tuple(INPUTS), draft_states=states(64))
+    assert not isinstance(carry_broken.judge(unknown, ()), Finding), "a tensor that was not compared may"
 
 
 def look(place: str, after: str, zeros: float) -> HiddenEvidence:
@@ -261,6 +266,34 @@ def test_a_head_that_was_tied_away_is_replaced_and_not_missing() -> None:
     assert not isinstance(weights_missing.judge(given, ()), Finding)
     told = named(head_replaced.judge, given)
     assert (told.fault_class, told.confidence) == ("F09", CERTAIN)
+
+
+@pytest.mark.parametrize("changed", [{"max_abs": 1.1}, {"std": 0.4}])
+def test_a_head_alone_of_other_values_is_another_head(changed: dict[str, Any]) -> None:
+    head = weight("lm_head.weight", 640, 128)
+    other = (*map(tensor, WEIGHTS), tensor(head, hash="x", **changed))
+    whole = replace(served(*other, seen=BAD), reference_weights=(*WEIGHTS, head))
+    assert not isinstance(draft_differs.judge(whole, ()), Finding)
+    told = named(head_replaced.judge, whole)
+    assert (told.fault_class, told.confidence) == ("F09", SUSPECTED)
+    good = replace(served(*other, seen=GOOD), reference_weights=(*WEIGHTS, head))
+    assert head_replaced.judge(good, ()) is CLEAR
+    # With the very head nothing is said of it, and where more differs it is not the head's doing.
+    same = replace(served(*map(tensor, (*WEIGHTS, head)), seen=BAD), reference_weights=(*WEIGHTS, head))
+    more = (tensor(NORM), tensor(MLP, hash="x", max_abs=1.1), tensor(FC), other[-1])
+    many = replace(served(*more, seen=BAD), reference_weights=(*WEIGHTS, head))
+    assert not any(isinstance(head_replaced.judge(one, ()), Finding) for one in (same, many))
+
+
+@pytest.mark.parametrize("rows", [1024, 640])
+def test_the_whole_head_of_the_target_needs_no_map(rows: int) -> None:
+    """SGLang puts the target's head, and no map, where it takes a draft to have no vocabulary of its own."""
+    put = odd("replaced by the target's", "lm_head.weight")
+    head = tensor(weight("lm_head.weight", rows, 128), name="lm_head.weight", status="shared")
+    given = served(*map(tensor, WEIGHTS), head, seen=BAD, odd=[put])
+    given = replace(given, config=given.config | {"d2t": {"present": False, "draft_vocab": 640}})
+    assert isinstance(token_map.judge(given, ()), Finding) == (rows == 640)
+    assert named(head_replaced.judge, given).fault_class == "F09"
 
 
 def test_a_map_of_another_vocabulary_is_the_vocabularys() -> None:

@@ -44,6 +44,16 @@ class Held:
     told: Mapping[str, Any]
     wanted: ReferenceWeight
 
+    def number(self, evidence: Evidence) -> Number:
+        """Return both as evidence."""
+        return Number(
+            f"{self.name} ({self.kind}): deviation, largest value",
+            f"{self.told.get('std')}, {self.told.get('max_abs')}",
+            f"{self.wanted.std:.5g}, {self.wanted.max_abs:.5g}",
+            "",
+            _place(evidence),
+        )
+
 
 def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether the draft is the one that the reference was made with, and what was done to it."""
@@ -55,6 +65,8 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
     if not held:
         return Unknown("no tensor of the draft is one that the reference tells of")
     by_kind = {kind: [one for one in held if one.kind == kind] for kind in (LESS_ONE, MOVED, TURNED, OTHER)}
+    if other_head(held):
+        return CLEAR  # head_replaced tells of it
     if by_kind[LESS_ONE]:
         return _less_one(evidence, by_kind[LESS_ONE])
     odd = [*by_kind[MOVED], *by_kind[TURNED]]
@@ -77,6 +89,14 @@ def compared(evidence: Evidence) -> list[Held]:
             continue  # a part of one rank
         held.append(Held(str(tensor.get("name")), _way(tensor, other), tensor, other))
     return held
+
+
+def other_head(held: Sequence[Held]) -> Held | None:
+    """Return the head where it alone holds other values: no conversion turns a head and nothing before it."""
+    odd = [one for one in held if one.kind != SAME]
+    if len(odd) == 1 and len(held) > 1 and odd[0].kind in (TURNED, OTHER) and "lm_head" in odd[0].name:
+        return odd[0]
+    return None
 
 
 def _source(tensor: Mapping[str, Any]) -> frozenset[str]:
@@ -185,16 +205,7 @@ def _other(evidence: Evidence, held: Sequence[Held], other: Sequence[Held]) -> F
 
 
 def _numbers(evidence: Evidence, held: Sequence[Held]) -> list[Number]:
-    return [
-        Number(
-            f"{one.name} ({one.kind}): deviation, largest value",
-            f"{one.told.get('std')}, {one.told.get('max_abs')}",
-            f"{one.wanted.std:.5g}, {one.wanted.max_abs:.5g}",
-            "",
-            _place(evidence),
-        )
-        for one in held[:5]
-    ]
+    return [one.number(evidence) for one in held[:5]]
 
 
 def _place(evidence: Evidence) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from specscope_server.diagnosis import carry_broken, facts, inventory, shifted, sprt
+from specscope_server.diagnosis import carry_broken, draft_differs, facts, inventory, shifted, sprt
 from specscope_server.diagnosis.model import (
     CERTAIN,
     CRITICAL,
@@ -63,6 +63,17 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
         )
     if any(one.fault_class for one in found) or decided == sprt.BENEFIT:
         return CLEAR
+    other = draft_differs.other_head(draft_differs.compared(evidence))
+    if other is not None and decided == sprt.NO_BENEFIT:
+        return _finding(
+            evidence,
+            SUSPECTED,
+            "The draft answers through another head",
+            "Practically no draft is accepted, and of all tensors of the draft its output head alone holds"
+            " other values than in the draft that the reference was made with: the draft's states are read by"
+            " a head that was not trained with them.",
+            (other.number(evidence), *numbers),
+        )
     if copy and decided == sprt.NO_BENEFIT:
         return _finding(
             evidence,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from specscope_server.diagnosis import facts, sprt, zero_acceptance
 from specscope_server.diagnosis.model import Evidence, Finding, Number
@@ -86,6 +86,16 @@ def tied_head(evidence: Evidence) -> Odd | None:
     if any("lm_head" in str(tensor.get("name")) for tensor in tensors(evidence)):
         return None
     return next((odd for odd in oddities(evidence, "unused") if odd.name.endswith("lm_head.weight")), None)
+
+
+def head_rows(evidence: Evidence) -> int | None:
+    """Return how many tokens the head in use has a row for, ``None`` where none is told."""
+    for tensor in tensors(evidence):
+        shape: object = tensor.get("shape")
+        if str(tensor.get("name")).endswith("lm_head.weight") and isinstance(shape, list | tuple):
+            rows = number(next(iter(cast("Sequence[object]", shape)), None))
+            return None if rows is None else int(rows)
+    return None
 
 
 def not_observed(evidence: Evidence) -> str:

@@ -48,8 +48,8 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
     present = facts.setting(evidence.config, "d2t", "present")
     if present is not True and (size is None or vocab is None):
         return Unknown("the sizes of the draft's and the target's vocabularies are not told")
-    if present is not True and size == vocab:
-        return CLEAR  # both count alike: there is nothing to map
+    if present is not True and vocab in (size, inventory.head_rows(evidence)):
+        return CLEAR  # both count alike, or the head is the target's whole one: there is nothing to map
     told = (
         _absent(evidence, size, vocab, present)
         or _never_crossed(evidence)
