@@ -8,6 +8,7 @@ notifications (none is sent). Telling is not in it. Run it alone:
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -50,10 +51,11 @@ def measure(url: str, engines: int, database: int | None) -> Iterator[Cost]:
     own.dispose()
     if database is not None:
         vacuumed(url)  # as autovacuum has done by the time that a server has served for long
-    evaluator = Evaluator(store, clock=lambda: fleet.now)
+    evaluator = Evaluator(store, clock=lambda: fleet.now, budget_s=math.inf)  # rounds are measured whole
     lately = Lately()
-    every, tenth = fleet.engines, fleet.engines[::10]
+    every, tenth, hundredth = fleet.engines, fleet.engines[::10], fleet.engines[::100]
     rest = [engine for engine in every if engine not in tenth]
+    others = [engine for engine in every if engine not in hundredth]
 
     def cost(kind: str, rounds: int, passes: Callable[[], None]) -> Cost:
         took: list[float] = []
@@ -82,6 +84,7 @@ def measure(url: str, engines: int, database: int | None) -> Iterator[Cost]:
     yield cost("the first after a start", 1, lambda: fleet.round(every))
     yield cost("all told steps", ROUNDS, lambda: fleet.round(every))
     yield cost("a tenth told steps", ROUNDS, lambda: fleet.round(tenth, rest))
+    yield cost("a hundredth told steps", ROUNDS, lambda: fleet.round(hundredth, others))
     yield cost("none told anything but that it is alive", ROUNDS, lambda: fleet.round((), every))
     yield listed()
     fleet.pass_by(WINDOW_S)

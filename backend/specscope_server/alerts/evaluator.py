@@ -18,7 +18,7 @@ from typing import Final
 from specscope_server.alerts.alertmanager import REFRESH_S
 from specscope_server.alerts.delivery import Deliverer, utc_now
 from specscope_server.alerts.refresh import Refresher
-from specscope_server.alerts.rounds import Rounds
+from specscope_server.alerts.rounds import BUDGET_S, Rounds
 from specscope_server.alerts.targets import parse_target
 from specscope_server.store.port import Store, StoreError
 
@@ -47,13 +47,15 @@ class Evaluator:
         secret: bytes = b"",
         interval_s: float = INTERVAL_S,
         window_s: float = WINDOW_S,
+        budget_s: float = BUDGET_S,
         base_url: str = "",
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         """Watch the engines of ``store``; ``targets`` are URLs as :func:`parse_target` takes them.
 
         ``base_url`` (e.g. ``http://host:4318``) precedes the links in notifications; ``secret`` signs
-        those to webhooks.
+        those to webhooks. A round takes ``budget_s`` of wall time and a batch more at most: the rest waits for
+        the next.
 
         Raises:
             TargetError: nothing can be sent to one of the targets.
@@ -69,7 +71,7 @@ class Evaluator:
         """Whether this server evaluated last: no other one does meanwhile."""
         self._interval_s = interval_s
         self._clock = clock
-        self._rounds = Rounds(store, self.labels, window_s, base_url.rstrip("/"), self._say)
+        self._rounds = Rounds(store, self.labels, window_s, base_url.rstrip("/"), self._say, budget_s)
         self._trouble: dict[str, str] = {}
         self._judged = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -141,7 +143,7 @@ class Evaluator:
         sooner: asyncio.Event | None = None,
         eager: bool = False,
     ) -> None:
-        """Work each ``every_s`` until the stop, at once when ``sooner`` is set; ``eager``: more often if quick."""
+        """Work each ``every_s`` until the stop, also when ``sooner`` is set; ``eager``: more often if quick."""
         wake = self._stopping if sooner is None else sooner
         while not self._stopping.is_set():
             began = time.monotonic()
