@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from evidence_literals import NOW, counts
 from specscope.rollup import Counts
-from specscope_server.diagnosis import Evidence, diagnose, weights_changed, weights_missing
-from specscope_server.diagnosis.engine_evidence import Event, Moment
+from specscope_server.diagnosis import Evidence, carry_broken, diagnose, weights_changed, weights_missing
+from specscope_server.diagnosis.engine_evidence import Event, Moment, ReferenceWeight
 from specscope_server.diagnosis.model import CERTAIN, SUSPECTED, Finding
 from specscope_server.diagnosis.step_evidence import StepEvidence
 from specscope_server.diagnosis.verdict import CLEAR, Unknown
+from state_literals import given
 from weight_literals import config, draft, odd, served
 
 AT = NOW - 150
@@ -83,6 +84,71 @@ def broken(kind: str, *changed: str) -> Evidence:
 def test_what_the_update_itself_broke_is_certain(kind: str) -> None:
     told = found(broken(kind, "draft 0: fc.weight", "target: model.norm.weight"))
     assert (told.fault_class, told.confidence) == ("F21", CERTAIN)
+
+
+MLP = "model.layers.0.mlp.down_proj.weight"
+OWN = "midlayer.mlp.down_proj.weight"
+
+
+def pushed(
+    source: str, *unused: str, renamed: tuple[str, ...] = (MLP,), written: str = MLP, **changes: Any
+) -> Evidence:
+    """Return an engine whose draft took ``source`` from an update that had the ``unused`` names too."""
+    one = draft()
+    one["tensors"] = [
+        *one["tensors"],
+        {"name": MLP, "shape": [128, 256], "status": "loaded", "mean": 0.0, "std": 0.15, "from": [source]},
+    ]
+    told = config(one)
+    event = {
+        "changed": [f"draft 0: {written}"],
+        "draft_loads": [{"draft": 0, "unused": list(unused), "unused_count": len(unused)}],
+    }
+    happened = (Event(AT, "weight_update", "p", 1, ("draft weights",), renamed),)
+    weights = {**told["weights"], "version": 1, "event": event}
+    return replace(served(told={**told, "weights": weights}), **({"events": happened} | changes))
+
+
+def test_an_update_of_a_deeper_model_that_reaches_the_draft_is_certain() -> None:
+    """The names of the target's first layer are those of the draft's only one."""
+    told = found(pushed(MLP, *(f"model.layers.{n}.mlp.down_proj.weight" for n in range(1, 8))))
+    assert (told.fault_class, told.confidence) == ("F21", CERTAIN)
+    assert told.title == "An update of another model was written into the draft"
+    assert "model.layers.1.mlp.down_proj.weight" in told.sentence
+
+
+def test_the_names_of_a_reference_do_where_the_load_before_is_forgotten() -> None:
+    before = ReferenceWeight((OWN,), (128, 256), ("ab",), 0.0, 0.15, 0.7)
+    seen = pushed(MLP, "model.layers.1.mlp.down_proj.weight", events=(), reference_weights=(before,))
+    assert found(seen).confidence == CERTAIN
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pushed(OWN, renamed=()),
+        pushed(MLP),
+        pushed(MLP, "model.layers.1.self_attn.o_proj.weight", "model.norm.weight"),
+        pushed("model.layers.61.mlp.down_proj.weight", "model.layers.60.mlp.down_proj.weight", renamed=()),
+        pushed(MLP, "model.layers.1.mlp.down_proj.weight", written="fc.weight"),
+    ],
+    ids=[
+        "the draft's own names",
+        "other names, and no other layer",
+        "other layers of other tensors",
+        "a layer of the target's checkpoint, as before",
+        "another tensor was changed",
+    ],
+)
+def test_an_update_that_is_the_drafts_own_is_no_fault(seen: Evidence) -> None:
+    assert not isinstance(weights_changed.judge(seen, ()), Finding)
+
+
+def test_what_the_layer_leaves_since_such_an_update_is_no_fault_of_its_code() -> None:
+    cause = found(pushed(MLP, "model.layers.1.mlp.down_proj.weight"))
+    broken = given("k2", places=())
+    assert isinstance(carry_broken.judge(broken, (replace(cause, confidence=SUSPECTED),)), Finding)
+    assert carry_broken.judge(broken, (cause,)) is CLEAR
 
 
 def test_the_update_is_the_root_of_what_is_missing_since() -> None:

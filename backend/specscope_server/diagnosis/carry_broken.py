@@ -71,6 +71,7 @@ months (8640 windows a day each)."""
 MIN_WRONG: Final = 32
 EVERY: Final = 0.98
 """Tokens, and their share, at which the draft's state is wrong where what is wrong touches every token."""
+_UPDATE: Final = "weights_changed"
 _ROOTS: Final = ("draft_silent", "fc_bypassed", "weights_missing", "weights_not_finite")
 
 
@@ -99,7 +100,9 @@ class Collapse:
 
 def judge(evidence: Evidence, roots: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether the draft hands its own next step what it was trained to get."""
-    if any(found.kind in _ROOTS for found in roots):
+    if any(
+        found.kind in _ROOTS or (found.kind == _UPDATE and found.confidence == CERTAIN) for found in roots
+    ):
         return CLEAR  # what an unsound or unfed draft hands on is a consequence
     carry = _carry(evidence)
     for told in (
@@ -390,6 +393,8 @@ def _other_layer(evidence: Evidence) -> Finding | None:
     every = draft_state.Side("tokens", evidence.draft_states)
     if not held or any(one.kind != draft_differs.SAME for one in held) or _encoded_otherwise(evidence):
         return None
+    if len(held) < sum(one.get("status") == "loaded" for one in inventory.tensors(evidence)):
+        return None  # a tensor that was not compared may be the cause
     if not draft_state.inputs_right(evidence) or len(every.wrong) < MIN_WRONG or every.right:
         return None
     if len(every.wrong) < EVERY * len(every.states):

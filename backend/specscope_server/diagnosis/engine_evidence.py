@@ -40,6 +40,8 @@ class Event:
     weight_version: int | None = None
     changed: tuple[str, ...] = ()
     """What it changed: ``draft weights``, ``target weights``, or the name of a field of the configuration."""
+    renamed: tuple[str, ...] = ()
+    """Tensors of the draft that it wrote from other names of a checkpoint than they came from before."""
 
 
 @dataclass(frozen=True, slots=True)

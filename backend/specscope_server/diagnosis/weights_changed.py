@@ -1,9 +1,9 @@
 """F21: weights were changed while the engine served, and the draft does not fit any more.
 
 An update can leave the draft's weights zero or not finite, bring them in another order, or bring the target's
-alone. Certain: what the update itself changed is odd now. Suspected: acceptance stepped down at the update.
-That only the target's weights changed is told, and is no fault by itself: small steps of training keep a
-draft useful.
+alone. Certain: what the update itself changed is odd now, or is another model's. Suspected: acceptance
+stepped down at the update. That only the target's weights changed is told, and is no fault by itself: small
+steps of training keep a draft useful.
 """
 
 from __future__ import annotations
@@ -54,13 +54,71 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
             f" ({', '.join(f'{one.name}: {one.kind}' for one in odd[:3])}).",
             tuple(one.number(evidence) for one in odd[:5]),
             updates[-1] if updates else None,
+            (Ruled("F23 workload", "the tensors themselves are broken"),),
         )
+    foreign = _foreign(evidence, changed, updates)
+    if foreign:
+        return _of_another_model(evidence, foreign, updates[-1] if updates else None)
     if not updates:
         version = inventory.number(facts.setting(evidence.config, "weights", "version"))
         if version and not evidence.events:
             return Unknown("weights were changed, and when is not known any more")
         return CLEAR
     return _step(evidence, updates[-1])
+
+
+def _foreign(evidence: Evidence, changed: set[str], updates: list[Event]) -> dict[str, tuple[str, str]]:
+    """Return the draft's tensors that the last update wrote from another model: (their name, other layer's).
+
+    Two things together: the tensor came from another name before, and the same name with the number of
+    another layer was in the update too and found no place in the draft. An update that is the draft's own has
+    no more layers than it; a draft that is a layer of the target's checkpoint comes from the same name again.
+    """
+    unused = {
+        _any_layer(name): name
+        for load in facts.entries(evidence.config, "weights", "event", "draft_loads")
+        for name in reversed([str(one) for one in _list(load.get("unused"))])
+        if _any_layer(name) != name
+    }
+    known = {name for one in evidence.reference_weights for name in one.source}
+    renamed = set(updates[-1].renamed) if updates else set[str]()
+    found: dict[str, tuple[str, str]] = {}
+    for tensor in inventory.tensors(evidence) if unused else ():
+        name, source = str(tensor.get("name")), [str(one) for one in _list(tensor.get("from"))]
+        others = name in renamed or (known and not known & set(source))
+        layer = next(((one, unused[_any_layer(one)]) for one in source if _any_layer(one) in unused), None)
+        if name in changed and others and layer is not None:
+            found[name] = layer
+    return found
+
+
+def _any_layer(name: str) -> str:
+    """Return the name of a tensor without the numbers in it."""
+    return ".".join("*" if part.isdecimal() else part for part in name.split("."))
+
+
+def _of_another_model(
+    evidence: Evidence, foreign: dict[str, tuple[str, str]], update: Event | None
+) -> Finding:
+    name, (source, other) = next(iter(foreign.items()))
+    return _finding(
+        evidence,
+        CERTAIN,
+        "An update of another model was written into the draft",
+        f"The last change of weights wrote {len(foreign)} of the draft's tensors"
+        f" ({', '.join(list(foreign)[:3])}) from names that they did not come from before: {name} from"
+        f" {source}. The same update brought {other}, for which the draft has no place: it was meant for a"
+        " model with more layers, whose names some of the draft's tensors share.",
+        tuple(
+            Number(f"{one} was written from", ours, None, "", inventory.link(evidence))
+            for one, (ours, _) in list(foreign.items())[:5]
+        ),
+        update,
+        (
+            Ruled("F06, F12 the draft's code or conversion", "it held its own weights until the update"),
+            Ruled("an update of the draft", "that has no more layers than the draft"),
+        ),
+    )
 
 
 def _step(evidence: Evidence, update: Event) -> Finding | Clear | Unknown:
@@ -132,6 +190,7 @@ def _finding(
     sentence: str,
     numbers: tuple[Number, ...],
     update: Event | None,
+    ruled: tuple[Ruled, ...] = (),
 ) -> Finding:
     when = (
         ()
@@ -149,9 +208,7 @@ def _finding(
         title=title,
         sentence=sentence,
         numbers=(*when, *numbers, *facts.examples(evidence)),
-        ruled_out=(Ruled("F23 workload", "the tensors themselves are broken"),)
-        if confidence == CERTAIN
-        else (),
+        ruled_out=ruled,
         next_check="A/B: load the weights of before the change into one replica and serve both the same"
         " prompts; if acceptance comes back, the change was the cause",
         fix="Update draft and target together, from one training step, and in the order of tensors that the"

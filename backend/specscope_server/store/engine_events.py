@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 from sqlalchemy import Connection, bindparam, select
 
 from specscope_server.diagnosis.engine_evidence import Event
+from specscope_server.diagnosis.facts import entries
 from specscope_server.store import schema
 from specscope_server.store.prepared import Prepared
 from specscope_server.store.values import unpacked_json
@@ -38,9 +39,13 @@ def engine_events(connection: Connection, engine_uid: str, since_ns: int) -> tup
     before: dict[str, Mapping[str, Any]] = {}
     for row in reversed(found):
         last, config = before.get(row.process_uid), unpacked_json(row.config)
-        changed = (*_weights(unpacked_json(row.detail)), *(() if last is None else _fields(last, config)))
+        detail = unpacked_json(row.detail)
+        changed = (*_weights(detail), *(() if last is None else _fields(last, config)))
+        renamed = () if last is None or DRAFT not in changed else _renamed(last, config)
         before[row.process_uid] = config
-        told.append(Event(row.event_ns / 1e9, row.event, row.process_uid, row.weight_version, tuple(changed)))
+        told.append(
+            Event(row.event_ns / 1e9, row.event, row.process_uid, row.weight_version, changed, renamed)
+        )
     return tuple(told)
 
 
@@ -51,6 +56,23 @@ def _weights(detail: Mapping[str, Any]) -> list[str]:
     # As the tracer names tensors: ``draft 0: fc.weight``, ``target: model.norm.weight``.
     whose = {str(name).partition(" ")[0].rstrip(":") for name in cast("list[object]", names)}
     return [words for word, words in (("draft", DRAFT), ("target", TARGET)) if word in whose]
+
+
+def _renamed(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the draft's tensors that come from names of a checkpoint that they did not come from before."""
+    was = _sources(before)
+    return tuple(name for name, names in _sources(now).items() if name in was and names - was[name])
+
+
+def _sources(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    """Return the names that each of the draft's tensors came from; one of which none is told is left out."""
+    found: dict[str, frozenset[str]] = {}
+    for draft in entries(config, "weights", "drafts"):
+        for tensor in entries(draft, "tensors"):
+            told: object = tensor.get("from")
+            if isinstance(told, list) and told:
+                found[str(tensor.get("name"))] = frozenset(map(str, cast("list[object]", told)))
+    return found
 
 
 def _fields(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
