@@ -54,8 +54,8 @@ class Evaluator:
         """Watch the engines of ``store``; ``targets`` are URLs as :func:`parse_target` takes them.
 
         ``base_url`` (e.g. ``http://host:4318``) precedes the links in notifications; ``secret`` signs
-        those to webhooks. A round takes ``budget_s`` of wall time and a batch more at most: the rest waits for
-        the next.
+        those to webhooks. A round takes ``budget_s`` of wall time and a batch more at most: the rest waits
+        for the next.
 
         Raises:
             TargetError: nothing can be sent to one of the targets.
@@ -143,7 +143,7 @@ class Evaluator:
         sooner: asyncio.Event | None = None,
         eager: bool = False,
     ) -> None:
-        """Work each ``every_s`` until the stop, also when ``sooner`` is set; ``eager``: more often if quick."""
+        """Work each ``every_s`` until the stop, also once ``sooner`` is set; ``eager``: oftener if quick."""
         wake = self._stopping if sooner is None else sooner
         while not self._stopping.is_set():
             began = time.monotonic()
