@@ -18,6 +18,9 @@ from specscope_server.api import errors
 from specscope_server.api import metrics as scraped
 from specscope_server.api.common import Parts
 from specscope_server.api.router import router as api
+from specscope_server.auth.door import Door
+from specscope_server.auth.gate import Gate
+from specscope_server.auth.signing_in import SigningIn
 from specscope_server.housekeeper import Housekeeper
 from specscope_server.ingest import otlp_http
 from specscope_server.ingest.body import Admission, Limits
@@ -25,6 +28,7 @@ from specscope_server.ingest.otlp_grpc import listening
 from specscope_server.ingest.receiver import Receiver
 from specscope_server.settings import ServerSettings
 from specscope_server.store.port import Store, StoreError
+from specscope_server.web import access_routes
 from specscope_server.web import alert_routes as alert_pages
 from specscope_server.web import routes as pages
 
@@ -38,7 +42,9 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
         SettingsError: the settings would let anyone in without having been told to.
         TargetError: nothing can be sent to one of the addresses to notify.
     """
-    settings.check()
+    accounts = store.accounts
+    settings.check(guarded=accounts.exist())
+    door = Door(accounts, required=settings.closed, session_s=settings.session_hours * 3600)
     limits = Limits(
         wire_bytes=settings.max_body_mb * _MIB,
         raw_bytes=settings.max_inflated_mb * _MIB,
@@ -48,7 +54,7 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     admission = Admission(
         settings.waiting_exports, max(64 * _MIB, 2 * (limits.wire_bytes + limits.raw_bytes))
     )
-    receiver = Receiver(store, limits, admission, token=settings.ingest_token)
+    receiver = Receiver(store, limits, admission, token=settings.ingest_token, door=door)
 
     evaluator = Evaluator(
         store,
@@ -83,6 +89,7 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
         separate_input_output_schemas=False,
     )
     app.state.parts = Parts(settings, store, receiver, evaluator.targets)
+    app.add_middleware(Gate, door=door, accounts=accounts, refuse=access_routes.refused)
     app.add_middleware(security.KnownHosts, hosts=settings.answered_hosts)
     app.add_middleware(security.SecurityHeaders)
     for kind in (errors.ApiError, RequestValidationError, StoreError, HTTPException, Exception):
@@ -90,6 +97,10 @@ def create_app(settings: ServerSettings, store: Store) -> FastAPI:
     otlp_http.install(app, receiver)
     app.include_router(api)
     app.include_router(scraped.router)
+    access = access_routes.router(
+        store, door, SigningIn(accounts), secure=settings.browsed_with_tls, session_s=door.session_s
+    )
+    app.include_router(access)
     alerting = alert_pages.router(store, evaluator.targets, settings.public_url)
     app.include_router(
         pages.router(

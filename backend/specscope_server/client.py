@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final
@@ -15,6 +16,8 @@ from specscope_server.launches import meant
 DEFAULT_URL: Final = f"http://{s.DEFAULT_HOST}:{s.DEFAULT_PORT}"
 PAGE: Final = 500
 TIMEOUT_S: Final = 60.0
+API_TOKEN: Final = "SPECSCOPE_API_TOKEN"
+"""Token to show, where the server asks for one: of the environment alone, as arguments are seen by others."""
 
 Url = Annotated[
     str,
@@ -92,7 +95,7 @@ class Client:
 
     def _ask(self, method: str, path: str, **more: Any) -> Any:
         try:
-            answer = httpx.request(method, self._url + path, timeout=TIMEOUT_S, **more)
+            answer = httpx.request(method, self._url + path, headers=_shown(), timeout=TIMEOUT_S, **more)
         except httpx.InvalidURL as error:
             raise AskError(f"{self._url!r} is no address of a server: {error}") from error
         except httpx.HTTPError as error:
@@ -110,3 +113,8 @@ class Client:
         except (ValueError, KeyError, TypeError):
             why = answer.text[:200]
         raise AskError(f"{self._url}{path} answers {answer.status_code}: {why}")
+
+
+def _shown() -> dict[str, str]:
+    token = os.environ.get(API_TOKEN, "").strip()
+    return {"Authorization": f"Bearer {token}"} if token else {}

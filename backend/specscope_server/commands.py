@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
@@ -12,6 +12,7 @@ import typer
 from specscope_server import keep_options as k
 from specscope_server import settings as s
 from specscope_server.alerts.targets import TargetError, parse_target
+from specscope_server.auth.first import NAME, make_first, read_password
 from specscope_server.cli_parts import Database, fail
 from specscope_server.listening import (
     ListenError,
@@ -24,9 +25,17 @@ from specscope_server.listening import (
 )
 from specscope_server.serving import serve_alone, serve_in_workers
 from specscope_server.settings import ServerSettings, SettingsError, default_database
+from specscope_server.store import check as check_store
 from specscope_server.store import open_store
 from specscope_server.store.port import Store, StoreError
 from specscope_server.store.where import parse, where
+
+
+class Auth(StrEnum):
+    """From when on people sign in."""
+
+    AUTO = "auto"
+    REQUIRED = "required"
 
 
 class Synchronous(StrEnum):
@@ -68,9 +77,26 @@ def serve(
         typer.Option(
             "--allow-unauthenticated",
             envvar=s.ALLOW_UNAUTHENTICATED,
-            help="Listen on other than loopback addresses although there is no login.",
+            help="Listen on other than loopback addresses although nobody has to sign in.",
         ),
     ] = False,
+    auth: Annotated[
+        Auth,
+        typer.Option(
+            envvar=s.AUTH, help="auto: people sign in once there is a user or token; required: always."
+        ),
+    ] = Auth.AUTO,
+    admin_password_file: Annotated[
+        str,
+        typer.Option(
+            envvar=s.ADMIN_PASSWORD_FILE,
+            metavar="FILE",
+            help="Where there is no user, make 'admin' with the password in this file.",
+        ),
+    ] = "",
+    session_hours: Annotated[
+        int, typer.Option(envvar=s.SESSION_HOURS, min=1, max=8760, help="Hours until people sign in anew.")
+    ] = s.DEFAULT_SESSION_HOURS,
     ingest_token_file: Annotated[
         str,
         typer.Option(
@@ -118,6 +144,8 @@ def serve(
             host=host,
             port=parse_port(port),
             allow_unauthenticated=allow_unauthenticated,
+            auth_required=auth is Auth.REQUIRED,
+            session_hours=session_hours,
             tls_cert=tls_cert,
             tls_key=tls_key,
             ingest_token=s.read_token(ingest_token_file),
@@ -135,7 +163,8 @@ def serve(
             max_inflated_mb=max_inflated_mb,
         )
         grpc_number = parse_grpc_port(grpc_port)
-        settings.check()
+        first_admin = read_password(admin_password_file)
+        settings.check(guarded=bool(first_admin) or (not settings.loopback and _guarded(settings.db)))
         for target in settings.notify:
             parse_target(target)
         listener = listen(settings.host, settings.port)
@@ -147,12 +176,20 @@ def serve(
         grpc_address, about_grpc = _grpc(settings.host, grpc_number, held, asked=grpc_port.isdigit())
         try:
             store, place = _opened(settings), where(parse(settings.db))
+            if first_admin and make_first(store.accounts, first_admin):
+                typer.echo(f"Made the user {NAME!r} with the password in {admin_password_file}")
+            signs_in = settings.closed or store.accounts.exist()
         except StoreError as error:
             fail(str(error), 1)
         url = url_of(listener, settings.host, tls=settings.tls)
         settings = replace(settings, public_url=settings.public_url or url, grpc_address=grpc_address)
         typer.echo(f"SpecScope listens on {url} and stores in {place}")
         typer.echo(about_grpc)
+        typer.echo(
+            "People sign in, programs show a token"
+            if signs_in
+            else "Nobody has to sign in: whoever reaches these addresses is let in"
+        )
         if not store.capabilities.durable_commit:
             typer.echo(
                 "Exports are acknowledged before they are on disk: the last may be lost with the power"
@@ -163,6 +200,16 @@ def serve(
         store.close()  # each worker opens it by itself; here it was seen to be sound
         if not serve_in_workers(settings, listener):
             fail("a worker could not start: the lines above say why", 1)
+
+
+def _guarded(database: str) -> bool:
+    """Say whether a database has users or tokens; one that is not there, or cannot be read, has none."""
+    try:
+        check_store(database)
+        with closing(open_store(database)) as store:
+            return store.accounts.exist()
+    except StoreError:
+        return False
 
 
 def _opened(settings: ServerSettings) -> Store:

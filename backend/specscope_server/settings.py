@@ -28,6 +28,12 @@ PORT: Final = "SPECSCOPE_PORT"
 """Port to listen on, 0 for any free one. Default 4318, OTLP/HTTP's own."""
 ALLOW_UNAUTHENTICATED: Final = "SPECSCOPE_ALLOW_UNAUTHENTICATED"
 """``1``: listen on other addresses than this machine's own although anyone who reaches them is let in."""
+AUTH: Final = "SPECSCOPE_AUTH"
+"""``required``: people sign in and programs show a token also where there is no user and no token yet."""
+ADMIN_PASSWORD_FILE: Final = "SPECSCOPE_ADMIN_PASSWORD_FILE"
+"""File with the password of the user ``admin``, made at a start without any user. Default: nobody is."""
+SESSION_HOURS: Final = "SPECSCOPE_SESSION_HOURS"
+"""Hours after which people sign in anew. Default 168: a week."""
 NOTIFY: Final = "SPECSCOPE_NOTIFY"
 """Where alerts are sent: apprise or webhook URLs, separated by white space. Default: nowhere."""
 NOTIFY_SECRET_FILE: Final = "SPECSCOPE_NOTIFY_SECRET_FILE"
@@ -55,7 +61,8 @@ MAX_INFLATED_MB: Final = "SPECSCOPE_SERVER_MAX_INFLATED_MB"
 
 ALL_VARIABLES: Final = (
     DB, SQLITE_SYNCHRONOUS, *keep_options.VARIABLES,
-    HOST, PORT, GRPC_PORT, ALLOW_UNAUTHENTICATED, INGEST_TOKEN_FILE, TLS_CERT, TLS_KEY, NOTIFY,
+    HOST, PORT, GRPC_PORT, ALLOW_UNAUTHENTICATED, AUTH, ADMIN_PASSWORD_FILE, SESSION_HOURS,
+    INGEST_TOKEN_FILE, TLS_CERT, TLS_KEY, NOTIFY,
     NOTIFY_SECRET_FILE, TRUSTED_HOSTS, PUBLIC_URL, WORKERS, MAX_BODY_MB, MAX_INFLATED_MB,
 )  # fmt: skip
 
@@ -64,6 +71,7 @@ DEFAULT_PORT: Final = 4318
 DEFAULT_GRPC_PORT: Final = 4317
 MIN_TOKEN: Final = 16
 """Characters of an ingest token; fewer can be guessed."""
+DEFAULT_SESSION_HOURS: Final = 168
 MAX_WORKERS: Final = 64
 DEFAULT_BODY_MB: Final = 16
 DEFAULT_INFLATED_MB: Final = 32
@@ -82,6 +90,9 @@ class ServerSettings:
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     allow_unauthenticated: bool = False
+    auth_required: bool = False
+    """Whether people sign in also where there is no user and no token yet."""
+    session_hours: int = DEFAULT_SESSION_HOURS
     notify: tuple[str, ...] = ()
     notify_secret: bytes = field(default=b"", repr=False)
     trusted_hosts: tuple[str, ...] = ()
@@ -126,21 +137,35 @@ class ServerSettings:
         """Say whether HTTP and gRPC are served with TLS."""
         return bool(self.tls_cert)
 
-    def check(self) -> None:
+    @property
+    def closed(self) -> bool:
+        """Say whether people sign in also where there is no user and no token (any more)."""
+        return self.auth_required or not (self.loopback or self.allow_unauthenticated)
+
+    @property
+    def browsed_with_tls(self) -> bool:
+        """Say whether browsers reach this server by HTTPS alone."""
+        return self.tls or self.public_url.startswith("https://")
+
+    def check(self, *, guarded: bool = False) -> None:
         """Refuse an address that anyone could reach, and what cannot be meant.
 
+        ``guarded``: there are users or tokens, so that people have to sign in.
+
         Raises:
-            SettingsError: it is no loopback address, and that was not asked for; the public URL is none; the
-                certificate or its key is missing, cannot be read, or does not fit the other.
+            SettingsError: it is no loopback address, nobody would have to sign in, and that was not asked
+                for; the public URL is none; the certificate or its key is missing, cannot be read, or does
+                not fit the other.
         """
         _check_url(self.public_url)
         _check_tls(self.tls_cert, self.tls_key)
-        if not self.loopback and not self.allow_unauthenticated:
+        if not (self.loopback or self.allow_unauthenticated or self.auth_required or guarded):
             raise SettingsError(
-                f"{self.host} can be reached from other machines, and whoever reaches it can read and write "
-                "everything: there is no login yet. Leave --host at 127.0.0.1, put a proxy that "
-                f"authenticates in front of it, or say --allow-unauthenticated ({ALLOW_UNAUTHENTICATED}=1) "
-                "where the network itself keeps others out"
+                f"{self.host} can be reached from other machines, and whoever reaches it could read and "
+                "write everything: there is no user yet. Add one (specscope user add NAME --role admin), "
+                f"name the first admin's password with --admin-password-file ({ADMIN_PASSWORD_FILE}), leave "
+                f"--host at 127.0.0.1, or say --allow-unauthenticated ({ALLOW_UNAUTHENTICATED}=1) where the "
+                "network itself keeps others out"
             )
 
 

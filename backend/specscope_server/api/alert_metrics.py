@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -17,9 +17,9 @@ _OF: Final = ("workspace", "engine_uid", "engine")
 class AlertMetrics(Collector):
     """Gauges of findings, alerts and notifications; what is absent does not hold, or nobody looked."""
 
-    def __init__(self, store: Store) -> None:
-        """Read from ``store``."""
-        self._store = store
+    def __init__(self, store: Store, sees: Callable[[str], bool] = lambda _workspace: True) -> None:
+        """Read from ``store`` of the workspaces that whoever asks ``sees``."""
+        self._store, self._sees = store, sees
 
     def collect(self) -> Iterator[Metric]:
         """Yield the gauges as of one moment.
@@ -28,7 +28,8 @@ class AlertMetrics(Collector):
             StoreError: the database cannot be read.
         """
         with self._store.snapshot() as reads:
-            workspaces = sorted({"default"} | {workspace for workspace, _ in reads.engine_uids()})
+            known = {"default"} | {workspace for workspace, _ in reads.engine_uids()}
+            workspaces = sorted(filter(self._sees, known))
             yield _findings(reads, workspaces)
             yield from _alerts(reads, workspaces)
             yield _deliveries(reads, workspaces)

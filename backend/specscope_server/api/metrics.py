@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from specscope_server.api.alert_metrics import AlertMetrics
 from specscope_server.api.common import PartsOf
+from specscope_server.auth.gate import caller_of
 from specscope_server.ingest import scrape
 from specscope_server.store.port import StoreError
 
@@ -20,8 +21,9 @@ def get_metrics(request: Request, parts: PartsOf) -> Response:
     Query parameters are ignored: a scraper may add its own.
     """
     accept = request.headers.get("accept", "")
+    found = AlertMetrics(parts.store, caller_of(request).sees)
     try:
-        body, content_type = scrape.exposition(parts.receiver.stats, accept, AlertMetrics(parts.store))
+        body, content_type = scrape.exposition(parts.receiver.stats, accept, found)
     except StoreError:
         # What the receivers refuse meanwhile must still be told: that is when somebody wants to know.
         body, content_type = scrape.exposition(parts.receiver.stats, accept)

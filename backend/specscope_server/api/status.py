@@ -7,12 +7,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import Field
 from specscope.version import __version__
 
 from specscope_server.api.common import Model, PartsOf, StoreOf
 from specscope_server.api.errors import RESPONSES
+from specscope_server.auth.gate import caller_of
+from specscope_server.auth.model import ALL_WORKSPACES, ANYBODY, Role
 from specscope_server.ingest import scrape
 from specscope_server.ingest.scrape import Ingest, Times
 
@@ -141,7 +143,18 @@ class Status(Model):
     capabilities: CapabilitiesModel
     limits: LimitsModel
     ingest: IngestModel
+    auth: Literal["open", "required"] = Field(
+        description="open: whoever reaches this server is let in; required: people sign in, or show a token."
+    )
     notify_targets: int = Field(description="Addresses that alerts are sent to.")
+
+
+class Me(Model):
+    """Who asks."""
+
+    name: str = Field(description="Of the user or token; empty: nobody has to sign in.")
+    role: str = Field(description="viewer, editor or admin.")
+    workspace: str | None = Field(description="The only one to be seen; null: all.")
 
 
 class Health(Model):
@@ -152,18 +165,30 @@ class Health(Model):
 
 
 @router.get("/status", summary="The server itself and its receiver")
-def get_status(parts: PartsOf) -> Status:
+def get_status(request: Request, parts: PartsOf) -> Status:
     """Return what the server is, and what its receivers did since it started."""
-    limits = parts.receiver.limits
+    limits, caller = parts.receiver.limits, caller_of(request)
+    ingest = scrape.read(parts.receiver.stats)
+    if caller.workspace != ALL_WORKSPACES:
+        ingest = scrape.without_reasons(ingest)
     return Status(
         version=__version__,
         started=parts.started,
         uptime_s=(datetime.now(UTC) - parts.started).total_seconds(),
         capabilities=CapabilitiesModel(**asdict(parts.store.capabilities)),
         limits=LimitsModel(wire_bytes=limits.wire_bytes, raw_bytes=limits.raw_bytes),
-        ingest=IngestModel.of(scrape.read(parts.receiver.stats)),
+        ingest=IngestModel.of(ingest),
+        auth="open" if caller is ANYBODY else "required",
         notify_targets=len(parts.settings.notify),
     )
+
+
+@router.get("/me", summary="Who asks, and what they may do")
+def get_me(request: Request) -> Me:
+    """Return who the caller's token or session says they are."""
+    caller = caller_of(request)
+    role = caller.role or Role.VIEWER  # the gate lets nobody through who has none
+    return Me(name=caller.name, role=role.word, workspace=caller.workspace or None)
 
 
 @health.get("/healthz", summary="Is the server up, and does it reach its database")

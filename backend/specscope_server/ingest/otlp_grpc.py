@@ -102,13 +102,14 @@ class GrpcServer:
 
     async def _export(self, signal: Signal, context: Context) -> bytes:
         receiver = self._receiver
-        receiver.authorize(_metadata(context, "authorization"))
+        workspace = await receiver.authorize(_metadata(context, "authorization"))
         with receiver.admission.enter() as ticket:
             message = await self._read(context, ticket)
             encoding = Encoding.GZIP if message.startswith(GZIP_MAGIC) else Encoding.IDENTITY
             arrived = Arrived(Inflater(encoding, receiver.limits.raw_bytes), message, len(message))
             del message
-            work = asyncio.ensure_future(receiver.take(arrived, Format.PROTOBUF, signal, ticket, GRPC))
+            taken = receiver.take(arrived, Format.PROTOBUF, signal, ticket, GRPC, workspace)
+            work = asyncio.ensure_future(taken)
             try:
                 response = await asyncio.shield(work)
             except asyncio.CancelledError:

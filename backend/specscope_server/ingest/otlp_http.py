@@ -39,14 +39,14 @@ async def _take(
     receiver: Receiver, request: Request, signal: Signal, stream: AsyncIterator[bytes]
 ) -> Response:
     headers, limits = request.headers, receiver.limits
-    receiver.authorize(headers.get("authorization"))
+    workspace = await receiver.authorize(headers.get("authorization"))
     form = content.require_format(headers)
     inflater = Inflater(content.require_encoding(headers), limits.raw_bytes)
     length = body.declared_length(headers.get("content-length"))
     with receiver.admission.enter() as ticket:
         async with aclosing(body.arriving(stream, length, limits, ticket)) as parts:
             arrived = await body.inflating(parts, inflater, ticket, receiver.inflate)
-        response = await receiver.take(arrived, form, signal, ticket)
+        response = await receiver.take(arrived, form, signal, ticket, workspace=workspace)
     return content.answer(response, form)
 
 

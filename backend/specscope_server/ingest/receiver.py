@@ -10,8 +10,10 @@ from typing import Final
 from anyio import CapacityLimiter, to_thread
 from google.protobuf.message import Message
 
-from specscope_server.ingest.access import require_token
+from specscope_server.auth.door import Door
+from specscope_server.ingest.access import ANY_WORKSPACE, workspace_of
 from specscope_server.ingest.body import Admission, Arrived, Limits, Ticket
+from specscope_server.ingest.bound import bind
 from specscope_server.ingest.content import Format
 from specscope_server.ingest.decode import decode
 from specscope_server.ingest.refusal import Refusal, short
@@ -41,34 +43,53 @@ _log = logging.getLogger(__name__)
 class Receiver:
     """Takes exports for one store, whatever they come by. All of it belongs to one event loop."""
 
-    def __init__(self, store: Store, limits: Limits, admission: Admission, *, token: str = "") -> None:
-        """Take exports within ``limits`` while ``admission`` lets them in, with ``token`` if there is one."""
+    def __init__(
+        self,
+        store: Store,
+        limits: Limits,
+        admission: Admission,
+        *,
+        token: str = "",
+        door: Door | None = None,
+    ) -> None:
+        """Take exports within ``limits`` while ``admission`` lets them in, with ``token`` if there is one,
+        or with a token that ``door`` knows, by default one of the store's.
+        """
         self.stats = IngestStats()
         self.limits, self.admission = limits, admission
         admission.tell = self.stats.waiting
         self._store, self._token = store, token
+        self._door = Door(store.accounts, session_s=0) if door is None else door
         self._decoders = CapacityLimiter(DECODERS)
         self._writers = CapacityLimiter(WRITERS)
 
-    def authorize(self, authorization: str | None) -> None:
-        """Let a sender in by its ``Authorization``, see :func:`require_token`."""
-        require_token(authorization, self._token)
+    async def authorize(self, authorization: str | None) -> str:
+        """Return where a sender may send to by its ``Authorization``, see :func:`workspace_of`."""
+        return await workspace_of(authorization, self._token, self._door)
 
     async def inflate(self, feed: Callable[[bytes], None], data: bytes) -> None:
         """Inflate a step of a body where exports are decoded, away from the event loop."""
         await to_thread.run_sync(feed, data, limiter=self._decoders)
 
     async def take(
-        self, arrived: Arrived, form: Format, signal: Signal, ticket: Ticket, protocol: str = HTTP
+        self,
+        arrived: Arrived,
+        form: Format,
+        signal: Signal,
+        ticket: Ticket,
+        protocol: str = HTTP,
+        workspace: str = ANY_WORKSPACE,
     ) -> Message:
         """Decode and commit an export that ``ticket`` holds; return the answer.
+
+        All of it goes to ``workspace`` where one is named, as :meth:`authorize` says.
 
         Raises:
             Refusal: nothing of it was stored.
         """
         try:
             batches, tally, size = await to_thread.run_sync(
-                self._decode, arrived, form, signal, limiter=self._decoders
+                self._decode, arrived, form, signal, workspace, limiter=self._decoders
             )
         except Refusal:
             raise
@@ -84,7 +105,9 @@ class Receiver:
             raise Refusal(400, message)
         return signal.respond(tally.rejected, message)
 
-    def _decode(self, arrived: Arrived, form: Format, signal: Signal) -> tuple[Sequence[Told], Tally, int]:
+    def _decode(
+        self, arrived: Arrived, form: Format, signal: Signal, workspace: str
+    ) -> tuple[Sequence[Told], Tally, int]:
         raw = arrived.inflate()
         message = decode(raw, form, signal.request())
         if (found := signal.items(message)) > MAX_ITEMS:
@@ -96,6 +119,8 @@ class Receiver:
                 413,
                 f"one export holds {found} attributes, at most {MAX_ATTRIBUTES} are taken: send smaller ones",
             )
+        if workspace != ANY_WORKSPACE:
+            bind(message, signal, workspace)
         return *signal.read(message), len(raw)
 
     async def _write(self, batches: Sequence[Told]) -> int:

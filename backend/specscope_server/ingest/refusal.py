@@ -11,6 +11,7 @@ from google.rpc.status_pb2 import Status
 RPC_CODES: Final = {
     400: code_pb2.INVALID_ARGUMENT,
     401: code_pb2.UNAUTHENTICATED,
+    403: code_pb2.PERMISSION_DENIED,
     404: code_pb2.NOT_FOUND,
     405: code_pb2.UNIMPLEMENTED,
     408: code_pb2.DEADLINE_EXCEEDED,

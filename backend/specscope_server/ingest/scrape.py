@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, Metric, multiprocess
@@ -91,6 +91,11 @@ def exposition(stats: IngestStats, accept: str, *more: Collector) -> tuple[bytes
     together = CollectorRegistry()
     together.register(_Together(_registry(stats), *more))
     return encode(together), content_type
+
+
+def without_reasons(told: Ingest) -> Ingest:
+    """Leave out why things were not taken: that may quote what other workspaces sent."""
+    return replace(told, notes=())
 
 
 def read(stats: IngestStats) -> Ingest:

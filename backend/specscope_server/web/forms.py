@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from fastapi import HTTPException, Request
+
+from specscope_server.auth import origin
 
 FORM: Final = "application/x-www-form-urlencoded"
 MAX_BYTES: Final = 64 << 10
 
 
-async def sent(request: Request) -> dict[str, list[str]]:
-    """Return the fields of a form that one of our own pages sent.
+async def sent(request: Request, keep: Collection[str] = ()) -> dict[str, list[str]]:
+    """Return the fields of a form that one of our own pages sent, those of ``keep`` as they were typed.
 
     Raises:
         HTTPException: 403 where another site may have sent it, 413 or 415 where it is no form of ours.
@@ -32,30 +35,19 @@ async def sent(request: Request) -> dict[str, list[str]]:
     except ValueError as error:
         raise HTTPException(400, "the form cannot be read") from error
     for name, value in pairs:
-        found.setdefault(name, []).append(value.replace("\0", "\ufffd").strip())
+        typed = value if name in keep else value.replace("\0", "\ufffd").strip()
+        found.setdefault(name, []).append(typed)
     return found
 
 
 def _from_us(request: Request) -> None:
     """Refuse what a page of another site sends in its reader's name (CSRF).
 
-    There are no cookies, but whoever can reach this server is let in, and so is a page that they have open.
-    Every browser of today says where a form comes from: by ``Sec-Fetch-Site``, which no page can set, and by
-    ``Origin``. A name that another site points at this server fails before this, as an unknown host.
+    Also without a session: whoever can reach an open server is let in, and so is a page that they have open.
     """
-    site = request.headers.get("sec-fetch-site")
-    if site is not None and site != "same-origin":
-        raise HTTPException(403, "this form was sent by a page of another site: nothing was changed")
-    origin = request.headers.get("origin")
-    ours = request.headers.get("host", "").lower()
-    # Only the host is compared: behind a proxy that speaks TLS this server sees another scheme.
-    if origin is not None and urlsplit(origin).netloc.lower() != ours:
-        raise HTTPException(403, f"this form was sent by a page of {origin[:100]}: nothing was changed")
-    if site is None and origin is None:
-        raise HTTPException(
-            403,
-            "this form does not say which page sent it: use a browser of today, or the API",
-        )
+    elsewhere = origin.from_elsewhere(request.headers)
+    if elsewhere is not None:
+        raise HTTPException(403, elsewhere)
 
 
 def one(form: dict[str, list[str]], name: str) -> str:

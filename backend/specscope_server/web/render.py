@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from specscope_frontend import TEMPLATES
 
+from specscope_server.auth.gate import caller_of
 from specscope_server.web import assets, stats
 from specscope_server.web import format as f
 from specscope_server.web.windows import WINDOWS
@@ -100,12 +101,15 @@ def page(
     live_s: int | None = None,
     figures: bool = False,
     status: int = 200,
+    signed_out: bool = False,
 ) -> HTMLResponse:
     """Return a page, or only its live part when htmx asks to refresh it.
 
     ``name`` is the template below ``pages/``, which sees the view model as ``view``. ``live_s`` is the
     seconds between refreshes, ``None`` for a page that does not change. ``figures`` loads Plotly.
+    ``signed_out`` leaves out what leads to other pages.
     """
+    me = caller_of(request)
     context: Mapping[str, Any] = {
         "view": view,
         "title": title,
@@ -113,7 +117,9 @@ def page(
         "path": request.url.path,
         "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         "workspace": workspace,
-        "workspaces": workspaces,
+        "workspaces": [name for name in workspaces if me.sees(name)],
+        "me": me,
+        "signed_out": signed_out,
         "now": now,
         "live_s": live_s,
         "figures": figures,

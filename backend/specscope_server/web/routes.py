@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
+from specscope_server.auth.gate import caller_of
 from specscope_server.ingest import scrape
 from specscope_server.ingest.stats import IngestStats
 from specscope_server.lately import Lately
@@ -118,8 +119,11 @@ def router(
 
     @routes.get("/status")
     def server_status(ask: Request, workspace: Workspace) -> Response:
+        told = scrape.read(ingest)
+        if caller_of(ask).workspace:
+            told = scrape.without_reasons(told)
         with store.snapshot() as reads:
-            view = status.build(reads, scrape.read(ingest), workspace, now())
+            view = status.build(reads, told, workspace, now())
         return show(ask, "status", view, "Status", live_s=LIVE_S)
 
     @routes.get("/static/{name:path}")

@@ -27,6 +27,7 @@ ITEMS: Final[Mapping[str, str]] = {"traces": "spans", "metrics": "points", "logs
 REFUSALS: Final[Mapping[str, str]] = {
     "400": "cannot be read, or nothing in it is acceptable",
     "401": "without the token that this server asks for",
+    "403": "its token is not for sending, or of another workspace",
     "404": "sent to no signal that this server takes",
     "405": "not a POST",
     "408": "its body did not arrive in time",
@@ -38,6 +39,7 @@ REFUSALS: Final[Mapping[str, str]] = {
     "INVALID_ARGUMENT": "cannot be read, or nothing in it is acceptable",
     "RESOURCE_EXHAUSTED": "too large, as sent or after decompression",
     "UNAUTHENTICATED": "without the token that this server asks for",
+    "PERMISSION_DENIED": "its token is not for sending, or of another workspace",
     "UNAVAILABLE": "too much was waiting, or the database could not be written; clients try again",
     "UNIMPLEMENTED": "a service or compression that this server does not have",
     "INTERNAL": "the server failed; its log says how",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
@@ -17,6 +18,8 @@ from specscope.settings import without_userinfo
 
 PATH: Final = "/api/v1/references"
 SECONDS: Final = 120
+API_TOKEN: Final = "SPECSCOPE_API_TOKEN"
+"""Token of scope ``edit`` for a server that asks for one: of the environment alone, others see arguments."""
 
 
 def fingerprint(wanted: Wanted, out: Path, send_to: str | None, workspace: str, say: Say) -> None:
@@ -78,9 +81,10 @@ def send(file: Path, server: str, workspace: str) -> dict[str, Any]:
         Problem: the server is away or does not take it; the file stays.
     """
     place = without_userinfo(server)
-    request = urllib.request.Request(
-        address(server, workspace), data=file.read_bytes(), headers={"Content-Type": "application/jsonl"}
-    )
+    headers = {"Content-Type": "application/jsonl"}
+    if token := os.environ.get(API_TOKEN, "").strip():
+        headers["Authorization"] = f"Bearer {token}"
+    request = urllib.request.Request(address(server, workspace), data=file.read_bytes(), headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             return dict(json.load(answer))
