@@ -52,14 +52,20 @@ def test_extends_round_trip(rows: list[ExtendRow]) -> None:
 
 @given(st.lists(of(ExtendRow), max_size=12))
 def test_widths_of_extends_are_read_without_the_rest(rows: list[ExtendRow]) -> None:
-    found = chunks.unpack_extend_widths(chunks.pack_extends(rows))
-    names = chunks.ExtendWidths._fields
-    assert found == [tuple(getattr(row, name) for name in names) for row in rows]
+    packed = chunks.pack_extends(rows)
+    found, whole = chunks.extend_width_arrays(packed), columns.decode(packed)
+    for name in chunks.WIDTH_COLUMNS:
+        values = [getattr(row, name) for row in rows]
+        if name in found:
+            assert columns.decode(columns.encode({name: found[name]}))[name] == values == whole[name]
+        else:
+            assert set(values) <= {None}
+    assert found.keys() <= set(chunks.WIDTH_COLUMNS)
 
 
 def test_widths_of_extends_need_their_columns() -> None:
     with pytest.raises(columns.CodecError, match="fed_width"):
-        chunks.unpack_extend_widths(columns.encode({"step": [1], "after": ["verify"]}))
+        chunks.extend_width_arrays(columns.encode({"step": [1], "after": ["verify"]}))
 
 
 def test_a_statistic_that_is_a_whole_number_first_is_not_cut_later() -> None:

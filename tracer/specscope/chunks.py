@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from specscope import columns, hidden, packed_rows
 from specscope.packed_rows import MAX_RAW
@@ -113,17 +113,8 @@ class ExtendRow:
     zero_rows: int | None = None
 
 
-class ExtendWidths(NamedTuple):
-    """Of a draft extend what its width, its states and its fc tell, as in :class:`ExtendRow`."""
-
-    step: int
-    after: str
-    fed_width: int
-    aux_states: int | None = None
-    fc_in: int | None = None
-    fc_ran: int | None = None
-
-
+WIDTH_COLUMNS: Final = ("step", "after", "fed_width", "aux_states", "fc_in", "fc_ran")
+"""What of a draft extend tells its width, its states and its fc, as in :class:`ExtendRow`."""
 STEP_COLUMNS: Final = tuple(f.name for f in fields(StepRow))
 TOKEN_COLUMNS: Final = ("draft_tokens", "parents", "accepted_path", "output_ids")
 """Columns that hold user text as ids, lists in the record too; sent from detail level ``tokens`` on, as is
@@ -153,7 +144,7 @@ _EXTEND_REQUIRED: Final = EXTEND_COLUMNS[: EXTEND_COLUMNS.index("aux_states")]
 
 _STEP_TYPES: Final = packed_rows.types_of(StepRow)
 _EXTEND_TYPES: Final = packed_rows.types_of(ExtendRow)
-_WIDTH_TYPES: Final = {name: _EXTEND_TYPES[name] for name in ExtendWidths._fields}
+_WIDTH_TYPES: Final = {name: _EXTEND_TYPES[name] for name in WIDTH_COLUMNS}
 _WIDTHS_REQUIRED: Final = tuple(name for name in _WIDTH_TYPES if name in _EXTEND_REQUIRED)
 
 
@@ -208,20 +199,8 @@ def unpack_extends(blob: bytes) -> list[ExtendRow]:
     return [ExtendRow(**row) for row in rows]
 
 
-def unpack_extend_widths(blob: bytes) -> list[ExtendWidths]:
-    """Return what the draft extends of a chunk were fed, in the order they ran; the rest stays unread.
-
-    Raises:
-        CodecError: as :func:`unpack_extends`, of the columns that are read.
-    """
-    found = packed_rows.unpack_columns(blob, "draft extends", _WIDTH_TYPES, _WIDTHS_REQUIRED, MAX_EXTENDS)
-    rows = len(found["step"])
-    told = (found.get(name) or [None] * rows for name in ExtendWidths._fields)
-    return [ExtendWidths._make(values) for values in zip(*told, strict=True)]
-
-
 def extend_width_arrays(blob: bytes) -> dict[str, columns.Array]:
-    """Return the columns of :class:`ExtendWidths` as arrays, of what is not required those with any value.
+    """Return :data:`WIDTH_COLUMNS` as arrays, of what is not required those with any value.
 
     Raises:
         CodecError: as :func:`unpack_extends`, of the columns that are read.
