@@ -96,6 +96,23 @@ def test_the_newest_report_and_gauge_count(store: Store) -> None:
     assert store.models("default") == ["tiny", "tiny-2"]
 
 
+def test_of_ranks_the_lowest_is_what_the_engine_reports(store: Store) -> None:
+    """Each tells of its own part of the weights, in an order that is chance; updates come from all."""
+    reports = [
+        EngineReport(facts.ago_ns(ago), event, "tiny", True, {"rank": rank, "event": event})
+        for rank, ago, event in (
+            (0, 100, "start"),
+            (1, 99, "start"),
+            (0, 50, "weight_update"),
+            (1, 49, "weight_update"),
+        )
+    ]
+    for number, report in enumerate(reports):
+        uid, tp = ("a", "b")[number % 2], number % 2
+        store.write([facts.batch(report, process_uid=uid, tp=tp)], facts.NOW)
+        assert _only(store).config == {"rank": 0, "event": reports[number - tp].event}
+
+
 def test_every_change_of_weights_is_kept_with_its_version(store: Store) -> None:
     def change(seconds_ago: float, event: str, weights: Any) -> EngineReport:
         return EngineReport(facts.ago_ns(seconds_ago), event, "tiny", True, {"weights": weights})

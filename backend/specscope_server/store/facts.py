@@ -249,9 +249,20 @@ def _add_states(
 
 @lru_cache(64)
 def _reports_of(of: _Chosen) -> Prepared:
-    """Return the query of the newest reports of each engine; ``config`` comes as text."""
-    t, other = schema.engine_event, schema.engine_event.alias("other")
-    newest = select(func.max(other.c.event_ns)).where(other.c.engine_uid == t.c.engine_uid).correlate(t)
+    """Return the query of the newest reports of each engine; ``config`` comes as text.
+
+    Every rank reports, of its own part of the weights. That of the lowest tensor-parallel rank is taken, as
+    it tells of the requests too: else it is by chance which of them is judged.
+    """
+    t, other, process = schema.engine_event, schema.engine_event.alias("other"), schema.process.alias("told")
+    newest = (
+        select(other.c.event_ns)
+        .join(process, process.c.process_uid == other.c.process_uid)
+        .where(other.c.engine_uid == t.c.engine_uid, process.c.engine_uid == t.c.engine_uid)
+        .order_by(process.c.tp, other.c.event_ns.desc())
+        .limit(1)
+        .correlate(t)
+    )
     return Prepared(
         select(t)
         .where(*of.of(t), t.c.event_ns == newest.scalar_subquery())
