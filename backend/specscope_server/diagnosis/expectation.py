@@ -81,7 +81,7 @@ def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | U
     """Say whether less is accepted than was promised, or less than the floor."""
     told = answers(evidence)
     if not told:
-        return CLEAR  # nothing was promised, so no promise is broken
+        return Unknown("nothing was promised of this engine (specscope baseline)")
     served = [one for one in told if one.held is not None]
     if not served:
         return Unknown(f"no verify step of what is expected was reported {facts.window_text(evidence)}")
