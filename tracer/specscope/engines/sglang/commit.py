@@ -37,6 +37,22 @@ def unseen(result: Any, steps: int | None) -> Drafted:
     return Drafted(nodes=nodes, depth=depth, chain=depth == nodes - 1)
 
 
+def accepts(result: Any) -> tuple[list[int], int]:
+    """Return how many drafts each request accepted in a step, and how many tokens each got beside them.
+
+    SGLang takes ``num_non_draft_tokens_per_req`` (1; 2 with UNO) from the tokens of each request
+    (``_resolve_spec_v2_tokens``). A verification always gives one token that is no draft, the target's own,
+    so where these counts and the tokens do not agree with that, the tokens do: they are what was committed.
+    SGLang's totals of a request stay what they are, and that they are others than its steps' is what shows.
+    """
+    counted: list[int] = result.num_correct_drafts_per_req_cpu
+    bonus: int = max(1, result.num_non_draft_tokens_per_req)
+    lengths = getattr(result, "accept_lens", None)
+    if lengths is None or lengths.device.type != "cpu":
+        return counted, result.num_non_draft_tokens_per_req
+    return [length - bonus for length in lengths.tolist()], bonus
+
+
 def verify_batch(
     one: Pass,
     counts: Counts,
@@ -57,7 +73,7 @@ def verify_batch(
     drafts, first_child, next_sibling = [
         *(() if drafted.blocks is None else drafted.blocks.blocks()), None, None, None,
     ][:3]  # fmt: skip
-    bonus: int = result.num_non_draft_tokens_per_req
+    accepted, bonus = accepts(result)
     return VerifyBatch(
         t_ns=one.t_ns,
         step=one.step,
@@ -66,7 +82,7 @@ def verify_batch(
         prompt=one.prompt,
         before=before,
         after=visible(batch.reqs),
-        accepted=result.num_correct_drafts_per_req_cpu,
+        accepted=accepted,
         bonus=bonus,
         nodes=drafted.nodes,
         depth=drafted.depth,
