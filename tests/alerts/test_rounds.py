@@ -204,6 +204,32 @@ def test_a_restart_reads_everything_once_and_repeats_nothing(store: Watched, clo
     assert store.deliveries("default", 10) == told
 
 
+def test_a_clock_that_was_ahead_keeps_nobody_from_being_read(store: Watched, clock: Clock) -> None:
+    engine = Engine(store.store, clock)
+    engine.healthy()
+    evaluator = evaluator_of(store, clock)
+    clock.forward(3600)
+    evaluator.evaluate_now()
+    store.taken()
+    clock.forward(-3600)
+    evaluator.evaluate_now()
+    assert store.taken() == {uid_of(store, "launch-1")}
+    assert row(store, "zero_acceptance").evaluated == clock()
+
+
+def test_what_a_round_learns_while_it_is_told_to_forget_is_forgotten(store: Watched, clock: Clock) -> None:
+    Engine(store.store, clock).healthy()
+    ahead = rounds.Rounds(store, (), 300.0, "", lambda _what, _trouble: False)  # type: ignore[arg-type]
+    plain, store.evidence = store.evidence, lambda *asked: (ahead.forget(), plain(*asked))[1]  # type: ignore[method-assign]
+    ahead.run(clock())
+    store.evidence = plain  # type: ignore[method-assign]
+    store.taken()
+    ahead.run(clock())
+    assert store.taken() == {uid_of(store, "launch-1")}
+    ahead.run(clock())
+    assert store.taken() == set()
+
+
 def test_what_could_not_be_stored_is_judged_again(store: Watched, clock: Clock) -> None:
     engine = Engine(store.store, clock)
     evaluator = evaluator_of(store, clock)

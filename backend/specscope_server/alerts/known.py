@@ -58,8 +58,8 @@ class Known:
         )
 
     def is_old(self, now: datetime) -> bool:
-        """Say whether it must be read again as time has passed."""
-        return self.every is not None and now - self.read >= self.every
+        """Say whether it must be read again as time has passed, or a clock that was ahead was set right."""
+        return self.every is not None and not _within(self.every, self.read, now)
 
     def is_settled(self, setting: Setting, subject: AlertSubject, now: datetime) -> bool:
         """Say whether judging it again would come to the same, but for how long that holds by now."""
@@ -67,7 +67,11 @@ class Known:
 
     def must_say_so(self, now: datetime) -> bool:
         """Say whether it is time to note that what is stored of it still holds."""
-        return now - self.judged >= REFRESH
+        return not _within(REFRESH, self.judged, now)
+
+
+def _within(length: timedelta, since: datetime, now: datetime) -> bool:
+    return timedelta(0) <= now - since < length
 
 
 def _same(setting: Setting, before: AlertSubject, now: AlertSubject) -> bool:

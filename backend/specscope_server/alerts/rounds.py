@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,7 +68,7 @@ class _Work:
 
 
 class Rounds:
-    """Judges the engines of a store. Not thread-safe."""
+    """Judges the engines of a store. Not thread-safe but for :meth:`forget`."""
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Rounds:
         self._store, self._labels, self._window_s, self._base_url = store, tuple(labels), window_s, base_url
         self._say = say
         self._known: dict[str, Known] = {}
+        self._forget = threading.Event()
         self._settings: dict[str, Setting] = {}
         self._since: datetime | None = None
         self._last: datetime | None = None
@@ -94,8 +96,11 @@ class Rounds:
         """Engines that the last round left for the next."""
 
     def forget(self) -> None:
-        """Read every engine anew in the next round: another server may have judged them meanwhile."""
-        self._known.clear()
+        """Read every engine anew in the next round: another server may have judged them meanwhile.
+
+        From any thread, also while a round runs: what that one still comes to know is forgotten too.
+        """
+        self._forget.set()
 
     def run(self, now: datetime) -> None:
         """Judge all engines as of ``now``.
@@ -104,6 +109,9 @@ class Rounds:
             StoreError: the database cannot serve; what is not stored is judged again in the next round.
         """
         began = time.monotonic()
+        if self._forget.is_set():
+            self._forget.clear()
+            self._known.clear()
         heard = self._heard(now)
         settings = Settings(self._store, self._labels, self._base_url, now)
         by_workspace: dict[str, list[Heard]] = {DEFAULT_WORKSPACE: []}
