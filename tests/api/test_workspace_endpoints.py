@@ -64,6 +64,7 @@ CHANGING = {
     ("post", "/api/v1/alerts/acknowledge"),
     ("post", "/api/v1/alerts/test"),
     ("post", "/api/v1/deliveries/{delivery_id}/retry"),
+    ("post", "/requests/{uid}/delete"),
     ("post", "/alerts/rules"),
     ("post", "/alerts/rules/{rule}"),
     ("post", "/alerts/silences"),

@@ -31,7 +31,7 @@ def test_a_changed_vendored_file_is_noticed(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_styles_use_only_properties_that_exist() -> None:
-    styles = [(STATIC / name).read_text() for name in ("app.css", "pages.css")]
+    styles = [(STATIC / name).read_text() for name in ("app.css", "pages.css", "tokens.css")]
     defined = set(re.findall(r"(--[a-z0-9-]+):", "\n".join(styles)))
     used = set(re.findall(r"var\((--[a-z0-9-]+)\)", "\n".join(styles)))
     assert used <= defined

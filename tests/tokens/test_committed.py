@@ -42,6 +42,11 @@ def test_in_a_tree_every_draft_that_follows_the_accepted_one_was_refused() -> No
     assert last == Token(99, "correction", 0, instead=Instead((11, 12), None, 1, None, 0.0625, False))
 
 
+def test_behind_the_end_of_a_branch_nothing_was_refused() -> None:
+    step = chain(0, [10, 99], [10, 20, 21], 1) | {"parents": [-1, -1, 1], "drafted_depth": 2}
+    assert committed([step])[1] == Token(99, "bonus", 0)
+
+
 def test_a_cut_at_a_stop_leaves_out_what_was_not_committed() -> None:
     (only,) = committed([chain(0, [5], [5, 6, 7], 3)])
     assert only == Token(5, "accepted", 0, 1)

@@ -15,7 +15,7 @@ from specscope.records import ROOT
 ACCEPTED: Final = "accepted"
 """From the draft, at ``depth`` (from 1)."""
 BONUS: Final = "bonus"
-"""The target's own, behind a draft of which all was accepted."""
+"""The target's own, behind a draft, or a branch of one, of which all was accepted."""
 CORRECTION: Final = "correction"
 """The target's own, where it refused what the draft had said."""
 UNDRAFTED: Final = "undrafted"
@@ -103,21 +103,24 @@ def _of_step(step: Mapping[str, Any], index: int) -> Iterator[Token]:
             yield Token(int(number), ACCEPTED, index, place + 1)
         elif not drafted:
             yield Token(int(number), UNDRAFTED, index)
-        elif accepted >= drafted:
+        elif (refused := instead(step)) is None:
             yield Token(int(number), BONUS, index)
         else:
-            yield Token(int(number), CORRECTION, index, instead=instead(step))
+            yield Token(int(number), CORRECTION, index, instead=refused)
 
 
 def instead(step: Mapping[str, Any]) -> Instead | None:
-    """Return what was refused in a step, ``None`` where all was accepted or nothing drafted."""
+    """Return what was refused in a step, ``None`` where nothing was: all accepted, to the end of a branch."""
     accepted = max(0, int(step.get("accepted") or 0))
     if accepted >= int(step.get("drafted_depth") or 0):
+        return None
+    ids = _refused(step, accepted)
+    if ids == ():
         return None
     rank: int | None = step.get("target_rank")
     outside: int | None = step.get("outside_draft_vocab")
     return Instead(
-        _refused(step, accepted),
+        ids,
         _scaled(step.get("draft_top1"), accepted),
         None if rank is None else rank + 1,
         step.get("target_prob"),

@@ -77,6 +77,8 @@ def runs(tokens: Iterable[Token | Gap], vocabulary: Vocabulary | None) -> list[R
 
 def text_of(ids: Sequence[int], vocabulary: Vocabulary | None) -> str:
     """Return the text of some ids by themselves, such as that of a draft."""
+    if vocabulary is None:
+        return "".join(map(str, ids))
     found = runs([Token(number, "", 0) for number in ids], vocabulary)
     return "".join(run.text for run in found if isinstance(run, Run))
 

@@ -12,12 +12,15 @@ from specscope_frontend.charts.figure import Figure
 
 from specscope_server.store.model import RequestDetail, RequestRow
 from specscope_server.store.port import Reads
+from specscope_server.tokens.known import Vocabularies
 from specscope_server.web import format as f
-from specscope_server.web import hidden_request, stats, verdict
+from specscope_server.web import hidden_request, stats, step_tree, token_view, verdict
 from specscope_server.web.confidence import Confidence, confidence
 from specscope_server.web.hidden_request import HiddenView
 from specscope_server.web.stations import Station, stations
 from specscope_server.web.stats import Acceptance, Stat
+from specscope_server.web.step_tree import StepTree
+from specscope_server.web.token_view import TokenView
 from specscope_server.web.trace import Trace, of_request
 from specscope_server.web.verdict import Verdict
 
@@ -49,6 +52,8 @@ TOKEN_LISTS: Final[Mapping[str, str]] = {
 """Lists that a step has at detail level ``tokens``; parents and path are indices of drafts, -1 the root."""
 
 
+JSON_STEPS: Final = 5000
+"""Verify steps in one answer of the API, which is what is downloaded."""
 MAX_DRAWN: Final = 256
 """Tokens of one verify step that a bar shows at most; no draft is that deep."""
 
@@ -111,10 +116,28 @@ class RequestPage:
     confidence: Confidence | None
     no_steps: str
     trace: Trace
+    tokens: TokenView
+    tree: StepTree | None
+    no_such_step: int | None
+    """The number of a step that was asked for and is not there."""
+
+    @property
+    def json_steps(self) -> tuple[int, int]:
+        """Return the window of steps that is downloaded: all of them, or those around the ones shown."""
+        first = self.first // JSON_STEPS * JSON_STEPS
+        return first, min(first + JSON_STEPS, self.total)
 
 
-def build(store: Reads, workspace: str, uid: str, first: int) -> RequestPage | None:
-    """Read the store and return the page from verify step ``first`` on, ``None`` for an unknown uid."""
+def build(
+    store: Reads, workspace: str, uid: str, first: int, step: int, vocabularies: Vocabularies
+) -> RequestPage | None:
+    """Read the store and return the page from verify step ``first`` on, ``None`` for an unknown uid.
+
+    The draft of step ``step`` (from 1) is drawn, 0 chooses one; where it is not in the window that begins at
+    ``first``, its own window is shown.
+    """
+    if step and not first <= step - 1 < first + STEPS_SHOWN:
+        first = (step - 1) // STEPS_SHOWN * STEPS_SHOWN
     detail = store.request(workspace, uid, first, STEPS_SHOWN)
     if detail is not None and first and first >= detail.steps_total:
         # A link to steps beyond the end shows the last ones.
@@ -133,6 +156,10 @@ def build(store: Reads, workspace: str, uid: str, first: int) -> RequestPage | N
         VerifyBar(r.number, _drawn(r.values.get("drafted_depth") or 0), _drawn(r.accepted), _drawn(r.bonus))
         for r in counted
     ]
+    told = store.engine_tokenizer(workspace, request.engine_uid)
+    tokenizer = vocabularies.of(store, workspace, told)
+    chosen = step or step_tree.choose(detail.steps) or 0
+    tree = step_tree.build(detail.steps, chosen, tokenizer[1] if tokenizer else None)
     end = min(first + STEPS_SHOWN, detail.steps_total)
     whole = len(rows) >= detail.steps_total
     return RequestPage(
@@ -159,6 +186,9 @@ def build(store: Reads, workspace: str, uid: str, first: int) -> RequestPage | N
         confidence=confidence([r.values for r in counted]),
         no_steps=_why_no_steps(request),
         trace=of_request(detail),
+        tokens=token_view.build(request, detail.steps, told, tokenizer),
+        tree=tree,
+        no_such_step=step if step and tree is None else None,
     )
 
 

@@ -13,6 +13,7 @@ from specscope_server.ingest import scrape
 from specscope_server.ingest.stats import IngestStats
 from specscope_server.lately import Lately
 from specscope_server.store.port import Store
+from specscope_server.tokens.known import Vocabularies
 from specscope_server.web import (
     alert_routes,
     alerts,
@@ -21,6 +22,7 @@ from specscope_server.web import (
     overview,
     render,
     request,
+    request_routes,
     requests,
     status,
     windows,
@@ -62,6 +64,8 @@ def router(
     """
     routes = APIRouter(include_in_schema=False)
     routes.routes.extend((alerting or alert_routes.router(store)).routes)
+    routes.routes.extend(request_routes.router(store).routes)
+    vocabularies = Vocabularies()
     ingest = IngestStats() if counted is None else counted
     known = Lately() if lately is None else lately
 
@@ -89,10 +93,14 @@ def router(
 
     @routes.get("/requests/{uid}")
     def one_request(
-        ask: Request, workspace: Workspace, uid: str, first: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0
+        ask: Request,
+        workspace: Workspace,
+        uid: str,
+        first: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
+        step: Annotated[int, Query(ge=0, le=1_000_000_000)] = 0,
     ) -> Response:
         with store.snapshot() as reads:
-            view = request.build(reads, workspace, uid, first)
+            view = request.build(reads, workspace, uid, first, step, vocabularies)
         if view is None:
             return show(ask, "missing", {"what": "request", "id": uid}, "No such request", status=404)
         live = LIVE_S if view.request.state == "running" else None
