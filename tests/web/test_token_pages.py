@@ -117,6 +117,7 @@ def test_a_tree_is_drawn_with_its_accepted_path(see: Watched) -> None:
     )
     page.locator("#step-number").fill("3")
     page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("step=3"))
     expect(page.locator("#tree-h")).to_have_text("Draft of step 3")
     expect(tree.locator(".node.accepted")).to_have_count(0)
     expect(tree.locator(".node.refused .note").first).to_have_text("target #3")
@@ -135,6 +136,7 @@ def test_a_long_request_comes_in_windows(see: Watched) -> None:
     expect(page.locator("#output")).to_contain_text(f"steps {STEPS_SHOWN + 1} to {2 * STEPS_SHOWN} of 1,000")
     expect(page.locator("#tree-h")).to_have_text(f"Draft of step {STEPS_SHOWN + 7}")
     page.locator("#output").get_by_role("link", name="Later").click()
+    page.wait_for_url(re.compile("first=800"))
     expect(page.locator("#output")).to_contain_text("steps 801 to 1,000 of 1,000")
 
 

@@ -125,7 +125,7 @@ def tell(store: Store, now: datetime, long_steps: int = 1000) -> None:
     request(store, "hostile", told(harm, now), now)
     request(store, "tree", trees(now), now)
     request(store, "ids", told(ids(TEXT), now), now, "not-registered")
-    request(store, "long", told(ids(TEXT) * (long_steps // 20), now)[:long_steps], now)
+    request(store, "long", told(ids(TEXT) * (long_steps // 10), now)[:long_steps], now)
 
 
 def told(output: Sequence[int], now: datetime) -> list[StepRow]:
