@@ -109,9 +109,13 @@ def test_another_training_is_named_where_nothing_is_accepted() -> None:
     assert isinstance(draft_differs.judge(served(*OTHERS), ()), Unknown), "it serves: the reference is old"
 
 
-def test_one_tensor_of_other_values_is_no_known_conversion() -> None:
-    tensors = [tensor(NORM), tensor(MLP), tensor(FC, hash="x", std=0.4)]
-    assert isinstance(draft_differs.judge(served(*tensors, seen=BAD), ()), Unknown)
+@pytest.mark.parametrize("seen", [GOOD, BAD])
+def test_a_few_tensors_of_other_values_in_this_very_draft_are_not_its_own(seen: Any) -> None:
+    told = named(
+        draft_differs.judge, served(tensor(NORM), tensor(MLP), tensor(FC, hash="x", std=0.4), seen=seen)
+    )
+    assert (told.fault_class, told.confidence) == ("F08", SUSPECTED)
+    assert "fc.weight" in told.sentence
 
 
 @pytest.mark.parametrize("field", ["from", "shape", "hash", "mean", "std", "max_abs", "name", "status"])

@@ -1,4 +1,4 @@
-"""F06, F12, F21: the draft that serves holds other numbers than the draft that a reference was made with.
+"""F06, F08, F12, F21: the draft that serves holds other numbers than the draft that a reference was made with.
 
 A reference that was made where the draft was trained says what each of its tensors holds. Which of them an
 engine holds otherwise, and how, names what a conversion or a deployment did to it: norm weights less one, the
@@ -57,8 +57,8 @@ class Held:
 
 def judge(evidence: Evidence, found: tuple[Finding, ...]) -> Finding | Clear | Unknown:
     """Say whether the draft is the one that the reference was made with, and what was done to it."""
-    if any(one.kind in ("weights_missing", "weights_not_finite") for one in found):
-        return CLEAR  # these tell which tensors hold nothing of use
+    if any(one.kind in ("weights_missing", "weights_not_finite", "weights_changed") for one in found):
+        return CLEAR  # these tell which tensors hold nothing of use, or since when others
     if not evidence.reference_weights:
         return Unknown("no reference of this engine tells what its draft's tensors hold")
     held = compared(evidence)
@@ -178,10 +178,10 @@ def _other_form(evidence: Evidence, odd: Sequence[Held], of: int) -> Finding:
 
 def _other(evidence: Evidence, held: Sequence[Held], other: Sequence[Held]) -> Finding | Unknown:
     told = f"{len(other)} of {len(held)} tensors of the draft hold other values than the reference's draft"
+    if sum(one.kind == SAME for one in held) > len(other):
+        return _some(evidence, told, other)
     if inventory.decision(evidence) == sprt.BENEFIT:
         return Unknown(f"{told}, and it serves well: the reference may be of another version")
-    if 2 * len(other) < len(held):
-        return Unknown(f"{told}: no conversion that is known here does that")
     return Finding(
         kind=KIND,
         fault_class="F21",
@@ -200,6 +200,31 @@ def _other(evidence: Evidence, held: Sequence[Held], other: Sequence[Held]) -> F
         next_check="compare the SHA-256 of the served draft's files with those in the reference"
         " (GET /api/v1/references/{uid}, facts.draft.files)",
         fix="Serve the draft that was trained for this version of the target; deploy both together.",
+        boundary="draft.forward",
+    )
+
+
+def _some(evidence: Evidence, told: str, other: Sequence[Held]) -> Finding:
+    return Finding(
+        kind=KIND,
+        fault_class="F08",
+        severity=WARNING,
+        confidence=SUSPECTED,
+        title="Some of the draft's weights are not those of its training",
+        sentence=(
+            f"{told} ({', '.join(one.name for one in other[:3])}), and most of the others are the very same:"
+            " it is this version of the draft, and these were made, changed or damaged after its training. A"
+            " draft that still helps would help more with its own."
+        ),
+        numbers=tuple(_numbers(evidence, other)),
+        ruled_out=(
+            Ruled("F12 another representation", "no rotation or permutation gives such values"),
+            Ruled("F21 another version of the draft", "most of its tensors are the very same"),
+        ),
+        next_check="compare these tensors of the served checkpoint with those of the training. Where they were"
+        " trained on by themselves, make a new reference of this draft (specscope fingerprint)",
+        fix="Load these tensors from the draft's own checkpoint, whole and under the names that the engine's"
+        " class of the draft reads.",
         boundary="draft.forward",
     )
 
