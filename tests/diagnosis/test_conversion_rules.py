@@ -295,7 +295,7 @@ def test_the_whole_head_of_the_target_needs_no_map(rows: int) -> None:
     put = odd("replaced by the target's", "lm_head.weight")
     head = tensor(weight("lm_head.weight", rows, 128), name="lm_head.weight", status="shared")
     given = served(*map(tensor, WEIGHTS), head, seen=BAD, odd=[put])
-    given = replace(given, config=given.config | {"d2t": {"present": False, "draft_vocab": 640}})
+    given = replace(given, config={**given.config, "d2t": {"present": False, "draft_vocab": 640}})
     assert isinstance(token_map.judge(given, ()), Finding) == (rows == 640)
     assert named(head_replaced.judge, given).fault_class == "F09"
 

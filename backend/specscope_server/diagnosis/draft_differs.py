@@ -1,4 +1,4 @@
-"""F06, F08, F12, F21: the draft that serves holds other numbers than the draft that a reference was made with.
+"""F06, F08, F12, F21: the draft that serves holds other numbers than the one that a reference was made with.
 
 A reference that was made where the draft was trained says what each of its tensors holds. Which of them an
 engine holds otherwise, and how, names what a conversion or a deployment did to it: norm weights less one, the
@@ -223,7 +223,7 @@ def _some(evidence: Evidence, told: str, other: Sequence[Held]) -> Finding:
         ),
         next_check="compare these tensors of the served checkpoint with those of the training. Where they were"
         " trained on by themselves, make a new reference of this draft (specscope fingerprint)",
-        fix="Load these tensors from the draft's own checkpoint, whole and under the names that the engine's"
+        fix="Load these tensors from the draft's own checkpoint, whole, under the names that the engine's"
         " class of the draft reads.",
         boundary="draft.forward",
     )
