@@ -221,7 +221,7 @@ def _some(evidence: Evidence, told: str, other: Sequence[Held]) -> Finding:
             Ruled("F12 another representation", "no rotation or permutation gives such values"),
             Ruled("F21 another version of the draft", "most of its tensors are the very same"),
         ),
-        next_check="compare these tensors of the served checkpoint with those of its training. Where they
+        next_check="compare these tensors of the served checkpoint with those of its training. Where they"
         " were trained on by themselves, make a new reference of this draft (specscope fingerprint)",
         fix="Load these tensors from the draft's own checkpoint, whole, under the names that the engine's"
         " class of the draft reads.",
