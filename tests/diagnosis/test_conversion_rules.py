@@ -118,6 +118,19 @@ def test_a_few_tensors_of_other_values_in_this_very_draft_are_not_its_own(seen: 
     assert "fc.weight" in told.sentence
 
 
+def test_what_goes_with_an_embedding_that_was_replaced_is_no_damage() -> None:
+    put = odd("replaced by the target's", "model.embed_tokens.weight")
+    given = served(tensor(NORM), tensor(MLP), tensor(FC, hash="x", std=0.4), seen=BAD, odd=[put])
+    assert draft_differs.judge(given, ()) is CLEAR
+    assert named(embedding_wrong.judge, given).fault_class == "F09"
+
+
+def test_another_embedding_alone_is_the_embeddings() -> None:
+    table = weight("embed_tokens.weight", 1024, 128)
+    other = served(*map(tensor, WEIGHTS), tensor(table, hash="x", std=0.4), seen=BAD)
+    assert draft_differs.judge(replace(other, reference_weights=(*WEIGHTS, table)), ()) is CLEAR
+
+
 @pytest.mark.parametrize("field", ["from", "shape", "hash", "mean", "std", "max_abs", "name", "status"])
 @pytest.mark.parametrize("value", [5, None, {"a": 1}, [5, None], "x", float("nan")])
 def test_nonsense_of_an_engine_is_no_difference(field: str, value: object) -> None:

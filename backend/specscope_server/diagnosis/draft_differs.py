@@ -28,6 +28,7 @@ from specscope_server.diagnosis.verdict import CLEAR, Clear, Unknown
 
 KIND: Final = "draft_differs"
 SAME, LESS_ONE, MOVED, TURNED, OTHER = "same", "less one", "moved", "turned", "other"
+_EMBEDDING: Final = "embed_tokens"
 _EXACT: Final = 2e-3
 """Relative difference that rounding to another type leaves in moments of a tensor: bfloat16 keeps 8 bits of
 each number, and a mean over many is far more exact than one of them."""
@@ -176,9 +177,14 @@ def _other_form(evidence: Evidence, odd: Sequence[Held], of: int) -> Finding:
     )
 
 
-def _other(evidence: Evidence, held: Sequence[Held], other: Sequence[Held]) -> Finding | Unknown:
+def _other(evidence: Evidence, held: Sequence[Held], other: Sequence[Held]) -> Finding | Clear | Unknown:
     told = f"{len(other)} of {len(held)} tensors of the draft hold other values than the reference's draft"
     if sum(one.kind == SAME for one in held) > len(other):
+        # A draft with a table of its own was trained with it: embedding_wrong and head_replaced tell of that.
+        if inventory.oddities(evidence, "replaced by the target's") or all(
+            _EMBEDDING in one.name for one in other
+        ):
+            return CLEAR
         return _some(evidence, told, other)
     if inventory.decision(evidence) == sprt.BENEFIT:
         return Unknown(f"{told}, and it serves well: the reference may be of another version")
