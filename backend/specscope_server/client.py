@@ -94,8 +94,9 @@ class Client:
         )
 
     def _ask(self, method: str, path: str, **more: Any) -> Any:
+        headers = {**_shown(), **more.pop("headers", {})}
         try:
-            answer = httpx.request(method, self._url + path, headers=_shown(), timeout=TIMEOUT_S, **more)
+            answer = httpx.request(method, self._url + path, headers=headers, timeout=TIMEOUT_S, **more)
         except httpx.InvalidURL as error:
             raise AskError(f"{self._url!r} is no address of a server: {error}") from error
         except httpx.HTTPError as error:

@@ -46,7 +46,15 @@ FILTERS: dict[str, tuple[dict[str, str], ...]] = {
 """Searches that the two workspaces share the words of."""
 COMPARING = {"/api/v1/requests/{uid}/reference", "/api/v1/engines/{engine_uid}/reference"}
 """What answers with ratios alone."""
-OF_NONE = {"/api/v1/status", "/status", "/healthz", "/static/{name:path}", "/favicon.ico", "/{path:path}"}
+OF_NONE = {
+    "/api/v1/status",
+    "/api/v1/me",
+    "/status",
+    "/healthz",
+    "/static/{name:path}",
+    "/favicon.ico",
+    "/{path:path}",
+}
 """What is of the server, not of a workspace. It must not show anything of one either."""
 CHANGING = {
     ("post", "/api/v1/references"),

@@ -133,6 +133,7 @@ def test_hidden_states_arrive_as_recorded(trip: Trip) -> None:
         *(("draft.extend", "target_fed", 0, slot, None) for slot in range(3)),
         *(("draft.fc.in", "target_fed", 0, slot, "draft.extend") for slot in range(3)),
         ("draft.fc.out", "target_fed", 0, 0, None),
+        ("draft.start", "target_fed", 0, 0, None),
     ]
     # Fed were positions 9 to 11; what was verified there had been drafted behind position 8.
     assert [row.position for row in first if row.place == hidden.CARRY] == [11, 8 + 1, 8 + 2]

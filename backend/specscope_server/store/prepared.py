@@ -55,6 +55,9 @@ class Prepared:
         try:
             cursor = driver.cursor()
             try:
+                # Who watches SQLAlchemy's queries sees these too.
+                for told_of in connection.dispatch.before_cursor_execute:
+                    told_of(connection, cursor, found.text, arranged, None, False)
                 cursor.execute(found.text, arranged)
                 told = cursor.fetchall()
                 if found.made is None:
